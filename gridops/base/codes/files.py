@@ -1,0 +1,2 @@
+"""Codes of this family."""
+

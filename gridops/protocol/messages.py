@@ -1,0 +1,230 @@
+"""The records on the wire between controller, hosts and operators. Each travels as the payload of a signed envelope.
+
+A *body* is what shall be done: immutable, one per (host, seq), journalled before it is first sent. A *grant* gives a
+body its authority for a few minutes and may be issued again; a grant with mode `void` takes it back. The host is
+where execute and void are decided: whichever it records first wins, and the other is answered with the outcome.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from gridops.base.ids import Digest, HostId, ProfileName, ScopeName
+from gridops.base.record import record
+from gridops.model.action import Action, DeviceGeneration
+from gridops.model.fleet import Runtime
+from gridops.model.policy import ActionClass, ClassProtection
+from gridops.model.snapshot import DeviceReport, HostState, Residency
+
+WIRE_VERSION = 1
+
+
+@record
+class Term:
+    """The controller's write authority. Compared by epoch, then counter; only ever rises."""
+
+    epoch: int
+    counter: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return self.epoch, self.counter
+
+
+@record
+class Body:
+    """What shall be done on one host. Identity: the digest of its canonical bytes."""
+
+    v: int = WIRE_VERSION
+    fleet: Digest
+    host: HostId
+    host_key: str
+    seq: int
+    """Per host, from 1, contiguous, never reset."""
+    prev: Digest
+    """Identity of the body before it; for the first, `protocol.outbox.genesis(fleet, host_key)`."""
+    scope: ScopeName
+    plan: Digest
+    action: Action
+    precondition: tuple[DeviceGeneration, ...] = ()
+
+
+class GrantMode(StrEnum):
+    EXECUTE = "execute"
+    VOID = "void"
+
+
+class AuthorityKind(StrEnum):
+    APPROVAL = "approval"
+    """People approved the plan: `approvals` holds their signed envelopes."""
+    STANDING = "standing"
+    """The class is allowed in automatic mode and the trust root permits standing authority."""
+
+
+@record
+class Authority:
+    kind: AuthorityKind
+    action_class: ActionClass
+    approvals: tuple[str, ...] = ()
+    """Signed envelopes as JSON text."""
+
+
+@record
+class Grant:
+    """A re-issuable permission for one body."""
+
+    v: int = WIRE_VERSION
+    fleet: Digest
+    body: Body
+    term: Term
+    mode: GrantMode
+    issued_ms: int
+    not_after_ms: int
+    authority: Authority
+
+
+class Outcome(StrEnum):
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    REFUSED = "refused"
+    VOIDED = "voided"
+    UNKNOWN = "unknown"
+
+
+@record
+class Receipt:
+    """The host's signed statement about one body. `rseq` is contiguous and `prev` chains receipts by digest."""
+
+    v: int = WIRE_VERSION
+    fleet: Digest
+    host: HostId
+    boot: str
+    """Random id of this run of the agent."""
+    rseq: int
+    prev: Digest
+    body: Digest
+    seq: int
+    term: Term
+    outcome: Outcome
+    final: bool
+    code: str | None = None
+    """For anything but success: a stable code (`base.codes.refusals`)."""
+    detail: str | None = None
+    began_ms: int
+    ended_ms: int
+
+
+@record
+class Inventory:
+    """What a host says about itself: the observable part of `model.snapshot.HostReport`."""
+
+    state: HostState
+    reasons: tuple[str, ...] = ()
+    generation: int
+    devices: tuple[DeviceReport, ...]
+    residencies: tuple[Residency, ...] = ()
+    runtimes: tuple[Runtime, ...] = ()
+    cached: tuple[Digest, ...] = ()
+    disk_free_bytes: int | None = None
+    endpoint: str | None = None
+    front_cert: str | None = None
+    """SHA-256 fingerprint (hex) of the front's TLS certificate; the heartbeat's signature binds it to the host."""
+    goodbye: bool = False
+
+
+@record
+class Head:
+    """How far the host has come: last decided sequence number and the identity of that body."""
+
+    seq: int
+    body: Digest
+
+
+@record
+class Heartbeat:
+    v: int = WIRE_VERSION
+    fleet: Digest
+    host: HostId
+    boot: str
+    hseq: int
+    nonce: str
+    """Random; the directive that answers must echo it."""
+    head: Head
+    term: Term
+    receipt_head: int
+    """`rseq` of the newest receipt this host has made."""
+    root_version: int
+    clock_ms: int
+    agent_version: str
+    speaks: tuple[int, ...] = (WIRE_VERSION,)
+    inventory: Inventory
+    alarms: tuple[str, ...] = ()
+
+
+@record
+class GatewayKey:
+    """A key that clients may present at the front: SHA-256 of a 256-bit random value, never the value."""
+
+    name: str
+    sha256: Digest
+    profiles: tuple[ProfileName, ...] = ()
+    """Empty: all."""
+
+
+@record
+class Directive:
+    """The answer to a heartbeat."""
+
+    v: int = WIRE_VERSION
+    fleet: Digest
+    host: HostId
+    nonce: str
+    now_ms: int
+    term: Term
+    root_version: int
+    acked_rseq: int
+    roots: tuple[str, ...] = ()
+    grants: tuple[str, ...] = ()
+    protection: ClassProtection | None = None
+    keys: tuple[GatewayKey, ...] = ()
+    next_poll_ms: int
+    expires_ms: int
+
+
+@record
+class Facts:
+    """What a joining host tells about itself, for the person who admits it."""
+
+    devices: tuple[DeviceReport, ...]
+    runtimes: tuple[Runtime, ...]
+    agent_version: str
+    platform: str
+
+
+@record
+class JoinRequest:
+    """Sent once with a join token's MAC (`trust.join`), signed by the new host key."""
+
+    v: int = WIRE_VERSION
+    fleet: Digest
+    host: HostId
+    host_key: str
+    nonce: str
+    facts: Facts
+    mac: str
+
+
+@record
+class JoinReply:
+    v: int = WIRE_VERSION
+    roots: tuple[str, ...]
+    mac: str
+    """Proves that the controller knows the same secret."""
+
+
+@record
+class Beat:
+    """The HTTP request body of one poll: a signed heartbeat and the receipts not yet acknowledged."""
+
+    heartbeat: str
+    receipts: tuple[str, ...] = ()
