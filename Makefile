@@ -1,0 +1,52 @@
+# Two commands matter on a fresh machine: `make demo` and `make test`. Each does its own set-up (requirements/setup.sh),
+# names what the machine lacks before it changes anything, and starts within 3 seconds when called again.
+# PYTHON=python3.12 picks an interpreter; GRIDOPS_WORKERS=1 runs the tests in one process.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint checks unit bench docs lock venv venv-run clean
+
+ifdef PYTHON
+export PYTHON
+endif
+
+PY := .venv/bin/python
+WORKERS := $(or $(GRIDOPS_WORKERS),2)
+
+help:            ## this list
+	@sed -n 's/^\([a-z-]*\): .*## /  make \1: /p; s/^\(help\): *## /  make \1: /p' Makefile
+
+demo: venv-run   ## ten steps from a commit to a model that answers, with real parts
+	@$(PY) examples/quickstart/demo.py
+
+test: checks     ## all checks, then every test
+	@$(MAKE) --no-print-directory unit
+
+unit: venv       ## every test (the tidy tests among them), without the checks
+	@$(PY) -m pytest tests -n $(WORKERS) --dist loadfile
+
+lint: checks     ## all checks and the tidy tests
+	@$(PY) -m pytest tests/tidy -q
+
+checks: venv     ## ruff, mypy --strict, import contracts
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+	@$(PY) -c 'from importlinter.cli import lint_imports_command as run; run()'
+
+bench: venv      ## measurements; numbers, never a verdict
+	@$(PY) -m pytest bench -q -o 'python_files=bench_*.py' -o 'python_functions=bench_*' --benchmark-only --benchmark-disable-gc
+
+docs: venv       ## renew docs/reference and docs/map.md from the code
+	@$(PY) docs/generate.py
+
+lock: venv       ## renew the locks in requirements/
+	@sh requirements/lock.sh
+
+venv:            ## .venv with everything
+	@sh requirements/setup.sh all
+
+venv-run:        ## .venv with what the product needs
+	@sh requirements/setup.sh run
+
+clean:           ## remove .venv and every cache
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info agent/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
