@@ -159,6 +159,8 @@ class Heartbeat:
     speaks: tuple[int, ...] = (WIRE_VERSION,)
     inventory: Inventory
     alarms: tuple[str, ...] = ()
+    open: tuple[Head, ...] = ()
+    """Bodies accepted but without a final receipt (`fence.open_heads`); a controller that lost its memory adopts them."""
 
 
 @record
