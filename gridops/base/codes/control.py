@@ -113,10 +113,3 @@ REPLAYED = Code(
     "A host's heartbeats carry a number that only rises within one run of its agent. This one is not above the last.",
     "Nothing to do for a single one; repeated ones mean that somebody replays messages.",
 )
-CLONED_HOST = Code(
-    "cloned_host",
-    "two agents use one host key",
-    "Heartbeats of an earlier run of this host's agent came back after a later run had begun: two machines hold the "
-    "same key. Commands to the host are stopped.",
-    "Stop one of the two agents; re-key the host (`gridops-agent join` with a new token) if the key was copied.",
-)
