@@ -11,7 +11,7 @@ GO413 = Code(
     "approval missing",
     "The change needs more approvals than it has: they are missing, expired, by people who may not give them, or for "
     "something else (another fleet, scope, set of decisions, or other profiles and hosts than the plan read).",
-    "Look at the plan again and sign it: `gridops apply PLAN`. The evidence says why each given approval does not count.",
+    "Look at the plan again and sign it: `gridops apply PLAN`. The evidence says why a given approval does not count.",
 )
 GO414 = Code(
     "GO414",

@@ -1,0 +1,182 @@
+"""Public keys, key ids and the two kinds of signers: machines (bare Ed25519) and people (SSH signatures).
+
+Every room that names a key uses `PublicKey`; the shells load or make signers and pass them in. The scheme always
+comes from the trusted key, never from what was received. Must never read a file or the environment, nor draw
+randomness for a key: a seed is an argument (`MachineSigner.from_seed(os.urandom(32))` stands in the shell).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Literal, NoReturn, Protocol, Self
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    load_ssh_private_key,
+)
+
+from gridops.base.ids import KeyId
+from gridops.trust import sshsig
+
+KeyType = Literal["ed25519", "ssh-ed25519"]
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+class PassphraseNeeded(ValueError):
+    """The private key is protected and no passphrase was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A key somebody may be trusted by. `ed25519` keys are machines, `ssh-ed25519` keys are people."""
+
+    type: KeyType
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.raw) != 32:
+            raise ValueError(f"an Ed25519 public key has 32 bytes, not {len(self.raw)}")
+
+    @property
+    def key_id(self) -> KeyId:
+        """`sha256:` over type, a zero byte and the raw key: what people compare and what envelopes hint at."""
+        return KeyId("sha256:" + hashlib.sha256(self.type.encode() + b"\x00" + self.raw).hexdigest())
+
+    @property
+    def text(self) -> str:
+        """The one written form: `ed25519:<hex>` or the first two words of an OpenSSH `.pub` line."""
+        if self.type == "ed25519":
+            return f"ed25519:{self.raw.hex()}"
+        return f"ssh-ed25519 {base64.b64encode(sshsig.public_blob(self.raw)).decode()}"
+
+    def verifies(self, kind: str, pae: bytes, signature: bytes) -> bool:
+        """True if this key signed `pae` as an envelope of `kind`, by the scheme that belongs to the key's type."""
+        if self.type == "ssh-ed25519":
+            return sshsig.verify(self.raw, namespace(kind), pae, signature)
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, pae)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+class Signer(Protocol):
+    """Whoever can sign an envelope."""
+
+    @property
+    def public(self) -> PublicKey: ...
+
+    def sign(self, kind: str, pae: bytes) -> bytes:
+        """Signature over the pre-authentication encoding of an envelope of `kind`."""
+        ...
+
+
+class _Private:
+    """Holds a private key so that no repr, copy or pickle shows it."""
+
+    __slots__ = ("_private", "public")
+
+    def __init__(self, private: Ed25519PrivateKey, kind: KeyType) -> None:
+        self._private = private
+        self.public = PublicKey(kind, private.public_key().public_bytes_raw())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.public.key_id}>"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a signer cannot be copied or pickled: it holds a private key")
+
+
+class MachineSigner(_Private):
+    """A controller or host key: signs with bare Ed25519."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_seed(cls, seed: bytes) -> Self:
+        """The signer of a 32-byte seed. The seed is the whole secret."""
+        return cls(_private_key(seed), "ed25519")
+
+    def sign(self, kind: str, pae: bytes) -> bytes:
+        return self._private.sign(pae)
+
+
+class PersonSigner(_Private):
+    """A person's key: signs in the namespace `gridops.<kind>.v1` of the SSH signature format."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_seed(cls, seed: bytes) -> Self:
+        return cls(_private_key(seed), "ssh-ed25519")
+
+    @classmethod
+    def from_openssh(cls, pem: bytes, passphrase: bytes | None = None) -> Self:
+        """The signer of an OpenSSH private key file. Raises PassphraseNeeded, or ValueError with a sentence."""
+        try:
+            private = load_ssh_private_key(pem, passphrase)
+        except TypeError as error:
+            if passphrase is None:
+                raise PassphraseNeeded("the private key is protected by a passphrase") from error
+            return cls.from_openssh(pem)  # a passphrase for a key that has none is no reason to refuse the key
+        except UnsupportedAlgorithm as error:
+            raise ValueError(f"this private key cannot be opened here: {error}") from error
+        except ValueError as error:
+            wrong = "not an OpenSSH private key, or damaged" if passphrase is None else "wrong passphrase, or damaged"
+            raise ValueError(f"the private key cannot be opened: {wrong}") from error
+        if not isinstance(private, Ed25519PrivateKey):
+            raise ValueError("the private key is not ssh-ed25519: make one with `ssh-keygen -t ed25519`")
+        return cls(private, "ssh-ed25519")
+
+    def to_openssh(self, passphrase: bytes | None = None) -> bytes:
+        """The private key as an OpenSSH file (check bytes and salt come from the cryptography library's own RNG)."""
+        protection: KeySerializationEncryption = NoEncryption()
+        if passphrase:
+            protection = BestAvailableEncryption(passphrase)
+        return self._private.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, protection)
+
+    def public_line(self, comment: str) -> str:
+        """A line for a `.pub` or `allowed_signers` file."""
+        return f"{self.public.text} {comment}".rstrip()
+
+    def sign(self, kind: str, pae: bytes) -> bytes:
+        return sshsig.make(self._private, namespace(kind), pae)
+
+
+def namespace(kind: str) -> str:
+    """The SSH signature namespace of an envelope kind: keeps our signatures apart from git's and other tools'."""
+    return f"gridops.{kind}.v1"
+
+
+def parse_key(text: str) -> PublicKey:
+    """A public key from its written form (an OpenSSH line may carry a comment). Raises ValueError with a sentence."""
+    words = text.strip().split()
+    if len(words) == 1 and words[0].startswith("ed25519:"):
+        digits = words[0].removeprefix("ed25519:")
+        if _HEX.fullmatch(digits) is None:
+            raise ValueError(f"`{text[:80]}` is not a key: expected ed25519: and 64 lower-case hex digits")
+        return PublicKey("ed25519", bytes.fromhex(digits))
+    if len(words) >= 2 and words[0] == "ssh-ed25519":
+        prefix = sshsig.public_blob(b"\x00" * 32)[:-32]
+        try:
+            blob = base64.b64decode(words[1], validate=True)
+        except ValueError as error:
+            raise ValueError(f"`{text[:80]}` is not a key: its second word is not base64") from error
+        if blob[:-32] == prefix and base64.b64encode(blob).decode() == words[1]:
+            return PublicKey("ssh-ed25519", blob[-32:])
+    raise ValueError(f"`{text[:80]}` is not a key: expected `ed25519:<64 hex digits>` or `ssh-ed25519 AAAA...`")
+
+
+def _private_key(seed: bytes) -> Ed25519PrivateKey:
+    if len(seed) != 32:
+        raise ValueError(f"a key seed has 32 bytes, not {len(seed)}")
+    return Ed25519PrivateKey.from_private_bytes(seed)

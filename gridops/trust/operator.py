@@ -1,0 +1,100 @@
+"""Operator requests: what a person asks of the controller, signed, short-lived and for one fleet.
+
+The CLI seals, the controller opens. This module decides who asked and whether the request still holds; that a nonce
+is used once is remembered by the controller. A request that only tightens is heard even when the root has expired.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gridops.base import limits
+from gridops.base.codes import refusals as codes
+from gridops.base.errors import Refusal
+from gridops.base.ids import Digest, HostId, PersonName, PlanId, ProfileName, ScopeName
+from gridops.base.record import record, to_bytes
+from gridops.base.units import render_instant
+from gridops.trust import envelope
+from gridops.trust.keys import PublicKey, Signer
+from gridops.trust.root import RoleName, RootChain
+
+Verb = Literal["apply", "freeze", "thaw", "invite", "write_off", "reject", "unlock"]
+_TIGHTENING = frozenset({"freeze", "reject"})
+_NONCE_CHARS = range(16, 129)
+
+
+@record
+class OperatorRequest:
+    """The payload a person signs. Which of the optional fields a verb needs is the controller's to say."""
+
+    v: int = 1
+    fleet: Digest
+    verb: Verb
+    by: PersonName
+    nonce: str
+    """Random, 16 to 128 characters; the controller hears each one once."""
+    issued_ms: int
+    not_after_ms: int
+    scope: ScopeName | None = None
+    plan: PlanId | None = None
+    approvals: tuple[str, ...] = ()
+    host: HostId | None = None
+    ttl_ms: int | None = None
+    reason: str | None = None
+    until_ms: int | None = None
+    last_replicas: tuple[ProfileName, ...] = ()
+    resume: bool = False
+
+
+def seal_operator(request: OperatorRequest, signer: Signer) -> str:
+    """Sign a request."""
+    return envelope.seal("operator", to_bytes(request), signer)
+
+
+def open_operator(text: str | bytes, chain: RootChain, now_ms: int) -> OperatorRequest:
+    """The request, if a person of role approver or change signed it for this fleet, and it is in time."""
+    keys = _operators(chain)
+    try:
+        request, opened = envelope.open_record(
+            OperatorRequest, text, kind="operator", keys=keys, limit=limits.REQUEST_BYTES
+        )
+    except Refusal as error:
+        if error.code != codes.BAD_SIGNATURE.code:
+            raise
+        raise Refusal(
+            codes.GO414.code,
+            f"the request is not signed by any approver or change key of root {chain.root.version}",
+            evidence=error.evidence,
+        ) from error
+    if request.fleet != chain.fleet:
+        raise Refusal(codes.WRONG_FLEET.code, f"the request is for fleet {request.fleet}, this is {chain.fleet}")
+    holders = sorted({chain.holder(key) or "" for key in opened.signers})
+    if holders != [request.by]:
+        raise Refusal(codes.GO414.code, f"a request by {request.by} is signed with the key of {', '.join(holders)}")
+    _require_in_time(request, now_ms)
+    if request.verb not in _TIGHTENING:
+        chain.require_fresh(now_ms)
+    if len(request.nonce) not in _NONCE_CHARS:
+        raise Refusal(codes.BAD_SCHEMA.code, "the request's nonce has not 16 to 128 characters")
+    if len(request.approvals) > limits.APPROVALS_PER_REQUEST:
+        raise Refusal(codes.BAD_SCHEMA.code, f"the request carries more than {limits.APPROVALS_PER_REQUEST} approvals")
+    return request
+
+
+def _operators(chain: RootChain) -> tuple[PublicKey, ...]:
+    return tuple(dict.fromkeys((*chain.keys(RoleName.APPROVER), *chain.keys(RoleName.CHANGE))))
+
+
+def _require_in_time(request: OperatorRequest, now_ms: int) -> None:
+    if request.issued_ms > now_ms + limits.ISSUED_AHEAD_MS:
+        raise Refusal(
+            codes.REQUEST_NOT_YET.code,
+            f"the request was made at {render_instant(request.issued_ms)}, it is {render_instant(now_ms)} here",
+        )
+    if now_ms > request.not_after_ms:
+        raise Refusal(
+            codes.REQUEST_EXPIRED.code,
+            f"the request expired at {render_instant(request.not_after_ms)}, it is {render_instant(now_ms)} here",
+        )
+    if request.not_after_ms - request.issued_ms > limits.OPERATOR_VALID_MS:
+        raise Refusal(codes.REQUEST_EXPIRED.code, "the request claims to be valid for longer than ten minutes")

@@ -1,0 +1,243 @@
+"""Root documents: which keys may say what, and the one rule by which that changes.
+
+Root 1 gives the fleet its identity (the digest of its payload). Root N+1 counts only if it is exactly one version
+higher and signed by enough distinct people of both N and N+1. Controller, agents and the CLI walk the same chain.
+An expired root in the middle may be walked over; whether the last one is fresh is asked when something shall change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gridops.base import canon, limits
+from gridops.base.codes import refusals as codes
+from gridops.base.errors import Refusal
+from gridops.base.ids import Digest, PersonName, is_name
+from gridops.base.record import record, to_bytes
+from gridops.base.units import render_instant
+from gridops.trust import envelope
+from gridops.trust.keys import PublicKey, Signer, parse_key
+
+
+class RoleName(StrEnum):
+    """What a key may be trusted for."""
+
+    ROOT = "root"
+    CHANGE = "change"
+    RELEASE = "release"
+    APPROVER = "approver"
+    CONTROLLER = "controller"
+
+
+@record
+class RoleKey:
+    """A key and who holds it. A person with two tokens has two entries with one holder."""
+
+    holder: PersonName
+    key: str
+    """Written form of `trust.keys`: `ssh-ed25519 AAAA...` for people, `ed25519:<hex>` for the controller."""
+
+
+@record
+class Role:
+    name: RoleName
+    threshold: int
+    """How many distinct people, with distinct keys, must sign."""
+    keys: tuple[RoleKey, ...]
+
+
+@record
+class Root:
+    """The payload of `policies/trust/root/<version>.json`."""
+
+    v: int = 1
+    version: int
+    fleet: Digest | None = None
+    """Digest of root 1's payload; root 1 itself has none."""
+    issued_ms: int
+    expires_ms: int
+    roles: tuple[Role, ...]
+    """Sorted by name; `root` and `controller` are always there."""
+    controller_epoch: int
+    """Rises when a controller key was stolen: voids every older grant and counter."""
+    controller_tls: tuple[str, ...] = ()
+    """PEM certificates that agents pin: current and next."""
+    standing: bool = False
+    """Hosts may accept commands of allowed classes without an approval in the grant."""
+    agent_min_version: str = "0.1.0"
+
+    def role(self, name: str) -> Role | None:
+        return next((role for role in self.roles if role.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class RootChain:
+    """The newest root that was reached, and the fleet that root 1 defined. Only `genesis` and `advance` make one."""
+
+    fleet: Digest
+    root: Root
+    text: str
+
+    def advance(self, text: str) -> RootChain:
+        """The chain with root N+1. Raises Refusal and changes nothing if the rule does not hold."""
+        sealed = envelope.split(text, kind="root")
+        old = envelope.verified(sealed, "root", self.keys(RoleName.ROOT))
+        _threshold(self.root, old, "the current root")
+        new = _parse(sealed)
+        _threshold(new, envelope.verified(sealed, "root", _keys(new, RoleName.ROOT)), "the new root")
+        _successor(self, new)
+        return RootChain(self.fleet, new, text)
+
+    def keys(self, role: str) -> tuple[PublicKey, ...]:
+        """The public keys of a role; none if the root has no such role."""
+        return _keys(self.root, role)
+
+    def threshold(self, role: str) -> int:
+        """How many people of a role must sign; 0 if the root has no such role."""
+        found = self.root.role(role)
+        return found.threshold if found is not None else 0
+
+    def holder(self, key: PublicKey) -> PersonName | None:
+        """Who holds a key, by any role. One key has one holder."""
+        for role in self.root.roles:
+            for entry in role.keys:
+                if parse_key(entry.key) == key:
+                    return entry.holder
+        return None
+
+    def expired(self, now_ms: int) -> bool:
+        return now_ms >= self.root.expires_ms
+
+    def require_fresh(self, now_ms: int) -> None:
+        """Raise Refusal `root_expired` if the root has expired: change is frozen, serving is not."""
+        if self.expired(now_ms):
+            raise Refusal(
+                codes.ROOT_EXPIRED.code,
+                f"root {self.root.version} expired at {render_instant(self.root.expires_ms)}: nothing may change",
+                subject=f"root {self.root.version}",
+                hints=("sign and commit the next root document; what runs keeps running",),
+            )
+
+
+def genesis(text: str, fleet: Digest | None = None) -> RootChain:
+    """The chain that begins with root 1; with a pin from a token or a configuration, only with that fleet's."""
+    sealed = envelope.split(text, kind="root")
+    found = canon.digest_bytes(sealed.payload)
+    if fleet is not None and found != fleet:
+        raise Refusal(codes.WRONG_FLEET.code, f"this is the first root of fleet {found}, not of {fleet}")
+    root = _parse(sealed)
+    if root.version != 1 or root.fleet is not None:
+        raise Refusal(codes.ROOT_VERSION.code, f"a chain begins with root 1, not with root {root.version}")
+    _threshold(root, envelope.verified(sealed, "root", _keys(root, RoleName.ROOT)), "it")
+    return RootChain(found, root, text)
+
+
+def walk(chain: RootChain, texts: Iterable[str]) -> RootChain:
+    """Advance over root documents in order. The document the chain already stands on may be given again."""
+    for count, text in enumerate(texts):
+        if count >= limits.ROOTS_IN_CHAIN:
+            raise Refusal(codes.ROOT_VERSION.code, f"more than {limits.ROOTS_IN_CHAIN} root documents at once")
+        if text != chain.text:
+            chain = chain.advance(text)
+    return chain
+
+
+def seal_root(root: Root, *signers: Signer) -> str:
+    """Sign a root document. A document that could never hold is refused (`bad_schema`); thresholds are not asked
+    here, because people sign one after the other (`envelope.countersign`)."""
+    _check(root)
+    return envelope.seal("root", to_bytes(root), *signers)
+
+
+def _parse(sealed: envelope.Sealed) -> Root:
+    try:
+        canon.loads(sealed.payload)
+    except canon.NotCanonical as error:
+        raise Refusal(codes.NOT_CANONICAL.code, f"the payload of the signed root is not canonical: {error}") from error
+    root = envelope.read_record(Root, sealed.payload, "root")
+    _check(root)
+    return root
+
+
+def _successor(chain: RootChain, new: Root) -> None:
+    current = chain.root.version
+    if new.version != current + 1:
+        what = "older" if new.version < current else "equal" if new.version == current else "too new"
+        raise Refusal(
+            codes.ROOT_VERSION.code,
+            f"root {new.version} cannot follow root {current} ({what}): expected root {current + 1}",
+        )
+    if new.fleet != chain.fleet:
+        raise Refusal(codes.WRONG_FLEET.code, f"root {new.version} belongs to fleet {new.fleet}, not to {chain.fleet}")
+    if new.controller_epoch < chain.root.controller_epoch:
+        raise Refusal(
+            codes.ROOT_EPOCH.code,
+            f"root {new.version} has controller epoch {new.controller_epoch}, below {chain.root.controller_epoch}",
+        )
+
+
+def _threshold(root: Root, signers: Sequence[PublicKey], whose: str) -> None:
+    role = root.role(RoleName.ROOT)
+    assert role is not None  # _check refuses a root without it
+    holders = sorted({entry.holder for entry in role.keys if parse_key(entry.key) in signers})
+    # Both are counted: one person with two keys is one, and one key in two hands would be one.
+    count = min(len(holders), len({key.raw for key in signers}))
+    if count < role.threshold:
+        raise Refusal(
+            codes.ROOT_THRESHOLD.code,
+            f"the root document is signed by {count} of the {role.threshold} people that {whose} demands",
+            evidence=(f"signed by {', '.join(holders) if holders else 'nobody it trusts'}",),
+        )
+
+
+def _check(root: Root) -> None:
+    """Refuse a root that contradicts itself."""
+    where = f"root {root.version}"
+    names = [role.name for role in root.roles]
+    if names != sorted(set(names)):
+        raise _contradiction(where, "its roles are not sorted by name, each once")
+    for wanted in (RoleName.ROOT, RoleName.CONTROLLER):
+        if wanted not in names:
+            raise _contradiction(where, f"it has no role `{wanted}`")
+    if root.v != 1 or root.version < 1 or root.controller_epoch < 1:
+        raise _contradiction(where, "its version and controller epoch begin at 1, and its form `v` is 1")
+    if (root.version == 1) != (root.fleet is None):
+        raise _contradiction(where, "root 1 has no `fleet`, and every later one has the digest of root 1")
+    if not root.issued_ms < root.expires_ms:
+        raise _contradiction(where, "it expires before it is issued")
+    holders: dict[bytes, str] = {}
+    for role in root.roles:
+        _check_role(role, where, holders)
+
+
+def _check_role(role: Role, where: str, holders: dict[bytes, str]) -> None:
+    wanted = "ed25519" if role.name is RoleName.CONTROLLER else "ssh-ed25519"
+    seen: set[bytes] = set()
+    for entry in role.keys:
+        try:
+            key = parse_key(entry.key)
+        except ValueError as error:
+            raise _contradiction(where, f"role {role.name}: {error}") from error
+        if key.type != wanted or key.text != entry.key:
+            raise _contradiction(where, f"role {role.name}: expected a {wanted} key without comment for {entry.holder}")
+        if not is_name(entry.holder):
+            raise _contradiction(where, f"role {role.name}: `{entry.holder[:80]}` is not a name")
+        if key.raw in seen:
+            raise _contradiction(where, f"role {role.name} lists one key twice ({entry.holder})")
+        if holders.setdefault(key.raw, entry.holder) != entry.holder:
+            raise _contradiction(where, f"one key has two holders: {holders[key.raw]} and {entry.holder}")
+        seen.add(key.raw)
+    people = len({entry.holder for entry in role.keys})
+    if not 1 <= role.threshold <= people:
+        raise _contradiction(where, f"role {role.name} demands {role.threshold} signatures and lists {people} people")
+
+
+def _keys(root: Root, name: str) -> tuple[PublicKey, ...]:
+    role = root.role(name)
+    return () if role is None else tuple(parse_key(entry.key) for entry in role.keys)
+
+
+def _contradiction(where: str, why: str) -> Refusal:
+    return Refusal(codes.BAD_SCHEMA.code, f"{where} cannot hold: {why}", subject=where)

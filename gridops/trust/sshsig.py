@@ -1,0 +1,100 @@
+"""SSH signatures (the SSHSIG format of `ssh-keygen -Y`): made and verified in-process over ssh-ed25519 keys.
+
+`keys` calls this for everything that people sign. A signature speaks in a namespace, so that one made for git or for
+another tool never counts here. Only SHA-512 and ssh-ed25519 are accepted; everything else is simply not a signature.
+Must never start a process: `ssh-keygen` is an oracle in the tests, not a part of the house.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import struct
+import textwrap
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+KEY_TYPE = b"ssh-ed25519"
+_MAGIC = b"SSHSIG"
+_VERSION = 1
+_HASH = b"sha512"
+_HEAD = "-----BEGIN SSH SIGNATURE-----"
+_TAIL = "-----END SSH SIGNATURE-----"
+
+
+def make(private: Ed25519PrivateKey, namespace: str, message: bytes) -> bytes:
+    """The raw signature block (`armor` gives the form that ssh-keygen reads and writes)."""
+    signature = private.sign(_signed_bytes(namespace, message))
+    return (
+        _MAGIC
+        + struct.pack(">I", _VERSION)
+        + _string(public_blob(private.public_key().public_bytes_raw()))
+        + _string(namespace.encode())
+        + _string(b"")
+        + _string(_HASH)
+        + _string(_string(KEY_TYPE) + _string(signature))
+    )
+
+
+def verify(public: bytes, namespace: str, message: bytes, block: bytes) -> bool:
+    """True if `block` is a signature by this raw public key over `message` in `namespace`, and nothing else."""
+    signature = _signature(public, namespace, block)
+    if signature is None:
+        return False
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _signed_bytes(namespace, message))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def public_blob(public: bytes) -> bytes:
+    """A raw public key as OpenSSH writes it (the base64 part of a `.pub` line)."""
+    return _string(KEY_TYPE) + _string(public)
+
+
+def armor(block: bytes) -> str:
+    """The text form of `ssh-keygen -Y sign`."""
+    return "\n".join((_HEAD, *textwrap.wrap(base64.b64encode(block).decode(), 70), _TAIL, ""))
+
+
+def dearmor(text: str) -> bytes:
+    """The raw block of a text form. Raises ValueError with a sentence."""
+    lines = text.strip().splitlines()
+    if len(lines) < 3 or lines[0].strip() != _HEAD or lines[-1].strip() != _TAIL:
+        raise ValueError(f"not an SSH signature: expected a block that begins with {_HEAD}")
+    try:
+        return base64.b64decode("".join(line.strip() for line in lines[1:-1]), validate=True)
+    except binascii.Error as error:
+        raise ValueError("not an SSH signature: the block is not base64") from error
+
+
+def _signed_bytes(namespace: str, message: bytes) -> bytes:
+    digest = hashlib.sha512(message).digest()
+    return _MAGIC + _string(namespace.encode()) + _string(b"") + _string(_HASH) + _string(digest)
+
+
+def _signature(public: bytes, namespace: str, block: bytes) -> bytes | None:
+    """The 64 bytes inside, if every other field is exactly what this key and namespace would write."""
+    expected = (
+        _MAGIC
+        + struct.pack(">I", _VERSION)
+        + _string(public_blob(public))
+        + _string(namespace.encode())
+        + _string(b"")
+        + _string(_HASH)
+        + struct.pack(">I", 4 + len(KEY_TYPE) + 4 + 64)
+        + _string(KEY_TYPE)
+        + struct.pack(">I", 64)
+    )
+    # A field-by-field reader would have to refuse each odd length on its own; with one key type and one hash
+    # there is exactly one prefix that is right, so it is compared whole.
+    if not block.startswith(expected) or len(block) != len(expected) + 64:
+        return None
+    return block[len(expected) :]
+
+
+def _string(value: bytes) -> bytes:
+    return struct.pack(">I", len(value)) + value
