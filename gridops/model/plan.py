@@ -138,6 +138,8 @@ class Decision:
     changes: tuple[Change, ...] = ()
     last_replica: bool = False
     cost: Cost = Cost()
+    launch: Digest | None = None
+    """Identity of what runs at the target afterwards, so that an approval binds to the artifact and arguments too."""
 
 
 @record
@@ -228,6 +230,8 @@ class IntentRef:
     commit: CommitId | None = None
     subject: str = ""
     dirty: bool = False
+    empty: tuple[str, ...] = ()
+    """Sets that were empty in the scope: `hosts`, `profiles`. What follows from an empty set is always a proposal."""
 
 
 @record

@@ -90,6 +90,8 @@ class HostReport:
     observed_ms: int
     """Controller time of arrival."""
     state: HostState = HostState.ACCEPTING
+    since_ms: int | None = None
+    """When it entered this state, as the controller saw it. None: long ago."""
     reasons: tuple[str, ...] = ()
     generation: int = 0
     devices: tuple[DeviceReport, ...] = ()
