@@ -18,7 +18,7 @@ suits() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 
 
 find_python() {
     if [ -n "${PYTHON:-}" ]; then
-        suits "$PYTHON" && echo "$PYTHON"
+        if suits "$PYTHON"; then echo "$PYTHON"; fi
         return 0
     fi
     for candidate in python3 python3.11 python3.12 python3.13 python3.14; do
@@ -53,13 +53,17 @@ check_machine() {
 
 sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; else shasum -a 256; fi; }
 
-# What the environment was made from. The interpreter counts only when the caller names one.
-wanted() {
-    { pwd; cat requirements/*.txt pyproject.toml requirements/setup.sh
-      [ -z "${PYTHON:-}" ] || "$PYTHON" -c 'import sys; print(sys.version_info[:2])' 2>/dev/null; } | sum
+# What the environment was made from.
+wanted() { { pwd; cat requirements/*.txt pyproject.toml requirements/setup.sh; } | sum; }
+
+# True when .venv has the interpreter that the caller names; without a name any that works will do.
+same_python() {
+    version='import sys; print(sys.version_info[:2])'
+    found=$(.venv/bin/python -c "$version" 2>/dev/null) || return 1
+    [ -z "${PYTHON:-}" ] || [ "$found" = "$("$PYTHON" -c "$version" 2>/dev/null)" ]
 }
 
-current() { [ -f "$1" ] && [ "$(cat "$1")" = "$want" ] && .venv/bin/python -c '' >/dev/null 2>&1; }
+current() { [ -f "$1" ] && [ "$(cat "$1")" = "$want" ] && same_python; }
 
 run_logged() {
     if "$@" >>"$log" 2>&1 </dev/null; then return 0; fi
@@ -74,9 +78,7 @@ install() {
 }
 
 make_venv() {
-    version='import sys; print(sys.version_info[:2])'
-    if ! .venv/bin/python -m pip --version >/dev/null 2>&1 \
-        || [ "$(.venv/bin/python -c "$version")" != "$("$python" -c "$version")" ]; then
+    if ! same_python || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
         rm -rf .venv
         "$python" -m venv .venv </dev/null
     fi
@@ -85,9 +87,7 @@ make_venv() {
 }
 
 want=$(wanted)
-if current "$stamp"; then
-    command -v git >/dev/null 2>&1 && exit 0
-fi
+current "$stamp" && command -v git >/dev/null 2>&1 && exit 0
 python=$(find_python)
 check_machine
 if command -v flock >/dev/null 2>&1 && [ -z "${GRIDOPS_SETUP_LOCKED:-}" ]; then
