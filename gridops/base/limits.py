@@ -36,6 +36,8 @@ RECEIPTS_OWED = 500
 """A host with more unacknowledged receipts accepts nothing new: below DECIDED_KEPT, so that none is ever dropped."""
 SETTLED_KEPT = 64
 BOOTS_KEPT = 8
+STRAGGLERS = 16
+"""Two heartbeats out of turn whose numbers are this close come from a second living agent, not from the network."""
 CLOCK_DISAGREE_MS = 86_400_000
 
 # People

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from gridops.base.canon import digest
 from gridops.base.ids import Digest, HostId, ProfileName, ScopeName
 from gridops.base.record import record
 from gridops.model.action import Action, DeviceGeneration
@@ -42,11 +43,16 @@ class Body:
     seq: int
     """Per host, from 1, contiguous, never reset."""
     prev: Digest
-    """Identity of the body before it; for the first, `protocol.outbox.genesis(fleet, host_key)`."""
+    """Identity of the body before it; for the first, `genesis(fleet, host_key)`."""
     scope: ScopeName
     plan: Digest
     action: Action
     precondition: tuple[DeviceGeneration, ...] = ()
+
+
+def genesis(fleet: Digest, host_key: str) -> Digest:
+    """What the first body, and the first receipt, of a host key name as the one before."""
+    return digest({"chain": "gridops.host.v1", "fleet": fleet, "host_key": host_key})
 
 
 class GrantMode(StrEnum):
@@ -160,7 +166,7 @@ class Heartbeat:
     inventory: Inventory
     alarms: tuple[str, ...] = ()
     open: tuple[Head, ...] = ()
-    """Bodies accepted but without a final receipt (`fence.open_heads`); a controller that lost its memory adopts them."""
+    """Accepted, without a final receipt (`fence.open_heads`): what a controller that lost its memory adopts."""
 
 
 @record
