@@ -59,6 +59,9 @@ INVITES = 1_000
 PENDING_HOSTS = 1_000
 
 JOURNAL_ROWS_KEPT = 1_000_000
+JOURNAL_ROWS_CHECKED = 100_000
+"""A longer journal is checked from its newest snapshot on when it is opened; older rows when they are read."""
+JOURNAL_VALUE_BYTES = 32 << 20
 SNAPSHOTS_KEPT = 2
 
 # Agent

@@ -240,8 +240,9 @@ def _in_session(fence: Fence, standing: Standing) -> _No:
     unfinished, most = len(open_heads(fence)), limits.OPEN_BODIES_PER_HOST
     if unfinished >= most:
         return codes.TOO_MANY_OPEN, f"{unfinished} commands are unfinished, at most {most} may be"
-    if standing.owed >= limits.RECEIPTS_OWED:
-        return codes.TOO_MANY_OPEN, f"{standing.owed} receipts are not acknowledged, at most {limits.RECEIPTS_OWED} may be"
+    owed, most = standing.owed, limits.RECEIPTS_OWED
+    if owed >= most:
+        return codes.TOO_MANY_OPEN, f"{owed} receipts are not acknowledged, at most {most} may be"
     return None
 
 

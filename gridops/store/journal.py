@@ -1,0 +1,332 @@
+"""The controller's journal: what was decided and what was heard, in order, each row chained to the one before it.
+
+The controller's shell appends before it sends or acknowledges anything, and replays it at its start; state is never
+stored beside it except as a snapshot from which replay may begin. Rows are written in one transaction under the
+writer's term: once a newer writer has taken its term, the older one's append fails and nothing is written.
+
+A journal that cannot be written must stop the controller: after `Failed` no further append is tried, because what is
+on the disk is then uncertain. Nothing here knows what the values mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gridops.base import canon, limits
+from gridops.base.errors import BadSetup, Bug, Failed
+from gridops.base.ids import Digest
+from gridops.protocol.messages import Term
+from gridops.store.database import NotWhole, connect, is_locked, quarantine, refused, transaction
+from gridops.store.errors import StaleWriter
+
+MIGRATIONS = (
+    """
+    CREATE TABLE rows (
+        n INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, epoch INTEGER NOT NULL, counter INTEGER NOT NULL,
+        kind TEXT NOT NULL, value BLOB NOT NULL, digest TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE snapshots (n INTEGER PRIMARY KEY, value BLOB NOT NULL, digest TEXT NOT NULL) STRICT;
+    CREATE TABLE guard (
+        one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, counter INTEGER NOT NULL,
+        first INTEGER NOT NULL, before TEXT NOT NULL, digest TEXT NOT NULL
+    ) STRICT;
+    """,
+)
+START = Digest("sha256:" + "0" * 64)
+"""What the first row of a journal names as the one before."""
+_KIND = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
+_PAGE = 500
+_TRIM = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a caller appends. `value` is canonical JSON: a record's `to_data`, or plain values."""
+
+    kind: str
+    at_ms: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One journalled entry, verified against the chain."""
+
+    n: int
+    at_ms: int
+    term: Term
+    kind: str
+    value: Any
+    prev: Digest
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A snapshot: the caller's state after row `n`."""
+
+    n: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """Who may write, and where the kept rows begin: `before` is the digest of the row before `first`."""
+
+    term: Term
+    first: int
+    before: Digest
+
+    def digest(self) -> Digest:
+        return canon.digest([self.term.epoch, self.term.counter, self.first, self.before])
+
+
+class Journal:
+    """One open journal. Safe to use from several threads; a transaction is one call."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.term: Term | None = None
+        """Taken by `take_term`."""
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._broken: str | None = None
+
+    @classmethod
+    def open(cls, path: Path) -> Journal:
+        """Open or begin a journal, and check it. Raises Damaged (saying where it is kept), Busy, BadSetup or Failed."""
+        path = Path(path)
+        journal = None
+        try:
+            journal = cls(path, connect(path, MIGRATIONS))
+            with journal._reading(NotWhole):
+                journal._verify()
+        except BaseException as error:
+            if journal is not None:
+                journal.close()
+            if isinstance(error, NotWhole):
+                raise quarantine(path, str(error)) from error
+            raise
+        return journal
+
+    @property
+    def head(self) -> int:
+        """Number of the newest row; 0 when there is none: an empty journal knows nothing, so nothing is sure."""
+        with self._reading(Failed), self._lock:
+            return self._tip()[0]
+
+    def append(self, rows: Sequence[Entry], term: Term) -> int:
+        """Write all rows or none, durably; the number of the newest. Raises StaleWriter, Busy or Failed."""
+        values = [_value(row) for row in rows]
+        with self._lock:
+            try:
+                with self._writing_as(term) as connection:
+                    n, prev = self._tip()
+                    for row, value in zip(rows, values, strict=True):
+                        n += 1
+                        prev = _row_digest(n, row.at_ms, term, row.kind, value, prev)
+                        connection.execute(
+                            "INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)",
+                            (n, row.at_ms, term.epoch, term.counter, row.kind, value, prev),
+                        )
+                return n
+            except (sqlite3.Error, NotWhole) as error:
+                self._stop(error, "write")
+
+    def replay(self, after: int = 0) -> Iterator[Row]:
+        """Rows behind number `after`, oldest first, each checked against the chain. Raises Failed."""
+        with self._reading(Failed):
+            yield from self._read(after)
+
+    def take_term(self, epoch: int, above: int = 0) -> Term:
+        """The next term of an epoch, durable from now on; whoever held one before can write no more.
+
+        The counter rises at every call and is above `above`: a rebuilt controller must outrank what hosts remember.
+        """
+        with self._lock:
+            try:
+                with self._writing():
+                    guard = self._guard()
+                    if epoch < guard.term.epoch:
+                        raise BadSetup(
+                            f"{self.path} was written in controller epoch {guard.term.epoch}, the root says {epoch}",
+                            hints=("the newest root document is missing: fetch it before starting the controller",),
+                        )
+                    term = Term(epoch=epoch, counter=max(guard.term.counter, above) + 1)
+                    self._put(_Guard(term, guard.first, guard.before))
+            except (sqlite3.Error, NotWhole) as error:
+                self._stop(error, "write")
+            self.term = term
+            return term
+
+    def save_snapshot(self, n: int, value: Any) -> None:
+        """Keep the state after row `n`, and forget what lies beyond the bounds. Needs a term."""
+        if self.term is None:
+            raise Bug("a snapshot is saved before a term was taken")
+        raw = canon.dumps(value)
+        with self._lock:
+            try:
+                with self._writing_as(self.term) as connection:
+                    found = connection.execute("SELECT digest FROM rows WHERE n = ?", (n,)).fetchone()
+                    if found is None:
+                        raise Bug(f"a snapshot after row {n}, which does not exist")
+                    digest = _snapshot_digest(n, found[0], raw)
+                    connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (n, raw, digest))
+                    self._forget()
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            except (sqlite3.Error, NotWhole) as error:
+                self._stop(error, "write")
+
+    def latest_snapshot(self) -> Saved | None:
+        """The newest snapshot; replay begins behind its `n`. Raises Failed if it does not verify."""
+        with self._reading(Failed), self._lock:
+            return self._snapshot()
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def _reading(self, damage: type[Exception]) -> Iterator[None]:
+        try:
+            yield
+        except NotWhole as error:
+            if damage is NotWhole:
+                raise
+            raise damage(f"the journal {self.path} is damaged: {error}") from error
+        except sqlite3.Error as error:
+            raise refused(error, "read", self.path, damage) from error
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        if self._broken is not None:
+            raise Failed(f"nothing more is written to {self.path} since it failed: {self._broken}")
+        with transaction(self._connection) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _writing_as(self, term: Term) -> Iterator[sqlite3.Connection]:
+        """A transaction that goes on only if `term` is still the newest; asked inside it, so nobody comes between."""
+        with self._writing() as connection:
+            held = self._guard().term
+            if held != term:
+                raise StaleWriter(
+                    f"{self.path} belongs to term {held.epoch}.{held.counter} now, "
+                    f"this writer holds {term.epoch}.{term.counter}",
+                    hints=("another controller has taken over; this one issues nothing more",),
+                )
+            yield connection
+
+    def _stop(self, error: Exception, what: str) -> NoReturn:
+        if not (isinstance(error, sqlite3.Error) and is_locked(error)):
+            self._broken = str(error)
+        if isinstance(error, sqlite3.Error):
+            raise refused(error, what, self.path) from error
+        raise Failed(f"the journal {self.path} is damaged: {error}") from error
+
+    def _tip(self) -> tuple[int, Digest]:
+        found = self._connection.execute("SELECT n, digest FROM rows ORDER BY n DESC LIMIT 1").fetchone()
+        if found is not None:
+            return found[0], found[1]
+        guard = self._guard()
+        return guard.first - 1, guard.before
+
+    def _guard(self) -> _Guard:
+        found = self._connection.execute("SELECT epoch, counter, first, before, digest FROM guard").fetchone()
+        if found is None:
+            return _Guard(Term(epoch=0, counter=0), 1, START)
+        guard = _Guard(Term(epoch=found[0], counter=found[1]), found[2], found[3])
+        if guard.digest() != found[4]:
+            raise NotWhole("its guard row does not match its digest")
+        return guard
+
+    def _put(self, guard: _Guard) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO guard VALUES (1, ?, ?, ?, ?, ?)",
+            (guard.term.epoch, guard.term.counter, guard.first, guard.before, guard.digest()),
+        )
+
+    def _snapshot(self) -> Saved | None:
+        query = "SELECT n, value, digest FROM snapshots ORDER BY n DESC LIMIT 1"
+        found = self._connection.execute(query).fetchone()
+        if found is None:
+            return None
+        n, raw, digest = found
+        row = self._connection.execute("SELECT digest FROM rows WHERE n = ?", (n,)).fetchone()
+        if row is None or digest != _snapshot_digest(n, row[0], raw):
+            raise NotWhole(f"the snapshot after row {n} does not match its digest")
+        return Saved(n, json.loads(raw))
+
+    def _read(self, after: int) -> Iterator[Row]:
+        with self._lock:
+            guard = self._guard()
+            n, prev = max(after, guard.first - 1), guard.before
+            if n >= guard.first:
+                found = self._connection.execute("SELECT digest FROM rows WHERE n = ?", (n,)).fetchone()
+                if found is None:
+                    return
+                prev = found[0]
+        while True:
+            with self._lock:
+                page = self._connection.execute(
+                    "SELECT n, at_ms, epoch, counter, kind, value, digest FROM rows WHERE n > ? ORDER BY n LIMIT ?",
+                    (n, _PAGE),
+                ).fetchall()
+            for number, at_ms, epoch, counter, kind, raw, digest in page:
+                term = Term(epoch=epoch, counter=counter)
+                if number != n + 1 or digest != _row_digest(number, at_ms, term, kind, raw, prev):
+                    raise NotWhole(f"row {number} does not follow row {n}")
+                yield Row(number, at_ms, term, kind, json.loads(raw), prev, digest)
+                n, prev = number, digest
+            if len(page) < _PAGE:
+                return
+
+    def _verify(self) -> None:
+        snapshot = self._snapshot()
+        first, last = self._guard().first, self._tip()[0]
+        short = snapshot is None or last - first < limits.JOURNAL_ROWS_CHECKED
+        count = sum(1 for _ in self._read(0 if short or snapshot is None else snapshot.n))
+        if short and count != last - first + 1:
+            raise NotWhole(f"it holds {count} rows, the newest is number {last} and the first {first}")
+
+    def _forget(self) -> None:
+        """Inside a transaction: old snapshots, and rows that neither a snapshot nor the bound keeps."""
+        kept = self._connection.execute(
+            "SELECT n FROM snapshots ORDER BY n DESC LIMIT ?", (limits.SNAPSHOTS_KEPT,)
+        ).fetchall()
+        oldest = kept[-1][0]
+        self._connection.execute("DELETE FROM snapshots WHERE n < ?", (oldest,))
+        guard = self._guard()
+        last = min(self._tip()[0] - limits.JOURNAL_ROWS_KEPT, oldest - 1, guard.first + _TRIM)
+        if last < guard.first:
+            return
+        (before,) = self._connection.execute("SELECT digest FROM rows WHERE n = ?", (last,)).fetchone()
+        self._connection.execute("DELETE FROM rows WHERE n <= ?", (last,))
+        self._put(_Guard(guard.term, last + 1, before))
+
+
+def _value(entry: Entry) -> bytes:
+    if _KIND.fullmatch(entry.kind) is None:
+        raise Bug(f"`{entry.kind}` is not a kind of journal row")
+    raw = canon.dumps(entry.value)
+    if len(raw) > limits.JOURNAL_VALUE_BYTES:
+        raise Bug(f"a {entry.kind} of {len(raw)} bytes does not belong into the journal")
+    return raw
+
+
+def _row_digest(n: int, at_ms: int, term: Term, kind: str, value: bytes, prev: str) -> Digest:
+    # The kind holds no character that JSON would escape, so this is the canonical form, at a tenth of its price.
+    head = f'{{"at_ms":{at_ms},"counter":{term.counter},"epoch":{term.epoch},"kind":"{kind}","n":{n},"prev":"{prev}"}}'
+    return canon.digest_bytes(head.encode() + b"\n" + value)
+
+
+def _snapshot_digest(n: int, row: str, raw: bytes) -> Digest:
+    return canon.digest_bytes(f'{{"n":{n},"row":"{row}"}}\n'.encode() + raw)
