@@ -14,9 +14,7 @@ Git = Callable[..., str]
 @pytest.fixture(autouse=True)
 def own_git_config(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     home = tmp_path_factory.mktemp("home")
-    (home / "gitconfig").write_text(
-        "[user]\n name = Mira\n email = mira@example.org\n[init]\n defaultBranch = main\n[advice]\n detachedHead = false\n"
-    )
+    (home / "gitconfig").write_text("[init]\n defaultBranch = main\n[advice]\n detachedHead = false\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("HOME", str(home))

@@ -320,3 +320,13 @@ CLONED_HOST = Code(
     "folder. Nothing more is sent to this host.",
     "Stop one of them. A clone needs an enrolment of its own: `gridops host invite`.",
 )
+
+# --- plan documents ------------------------------------------------------------------------------------------------
+
+PLAN_EDITED = Code(
+    "GO415",
+    "plan was edited by hand",
+    "The text of a stored plan is printed from its signed payload and compared with it byte for byte. This text says "
+    "something else than what was signed, so nobody can know what a reviewer read.",
+    "Undo the edit, or change the inputs (`fleet.d/`, `profiles.d/`, `policies/`) and let a new plan be made.",
+)
