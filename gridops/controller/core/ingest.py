@@ -1,0 +1,164 @@
+"""What a host says: its heartbeat and its receipts become rows and a newer report. Also the answer's contents.
+
+The caller has verified signatures. Order matters: who speaks (one agent or two), then heads, then receipts, then the
+inventory, because each is judged by the one before it. Receipts are rows before they are acknowledged. Nothing here
+decides what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gridops.base import limits
+from gridops.base.codes.control import REPLAYED
+from gridops.base.codes.refusals import WRONG_FLEET
+from gridops.base.errors import Refusal
+from gridops.base.ids import HostId
+from gridops.controller.core import rows as r
+from gridops.controller.core.soft import Heard, Soft
+from gridops.controller.core.state import State
+from gridops.model.snapshot import HostReport, HostState
+from gridops.protocol import outbox as ob
+from gridops.protocol.alarm import Alarm
+from gridops.protocol.fresh import Pulse, beat
+from gridops.protocol.messages import Grant, Heartbeat, Receipt
+from gridops.protocol.outbox import Outbox
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A verified receipt and the text that proves it."""
+
+    receipt: Receipt
+    envelope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one request of a host came to."""
+
+    rows: tuple[r.Row, ...]
+    heard: Heard | None
+    """None: nothing newer than what is known."""
+    pulse: Pulse
+
+
+def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequence[Signed]], now_ms: int) -> Said:
+    """Rows for one request. Raises Refusal `replayed` or `wrong_fleet`, which change nothing."""
+    heartbeat, signed = said
+    host = heartbeat.host
+    if heartbeat.fleet != soft.chain.fleet:
+        raise Refusal(WRONG_FLEET.code, f"the heartbeat of {host} is for fleet {heartbeat.fleet}", subject=host)
+    judged = beat(soft.pulses.get(host, Pulse(host=host)), heartbeat)
+    if isinstance(judged, Alarm):
+        return Said(_alarms(state, (judged,), True), None, soft.pulses.get(host, Pulse(host=host)))
+    pulse, news = judged
+    if not news:
+        raise Refusal(REPLAYED.code, f"heartbeat {heartbeat.hseq} of {host} is not above the last one", subject=host)
+    rows: list[r.Row] = []
+    outbox = _outbox(state, soft, host, host_key, rows)
+    outbox = _heads(state, outbox, heartbeat, rows)
+    for item in sorted(signed, key=lambda s: s.receipt.rseq):
+        outbox = _receipt(state, outbox, item, rows)
+    rows.extend(_terms(state, soft, heartbeat))
+    return Said(tuple(rows), _heard(soft, heartbeat, now_ms), pulse)
+
+
+def due(state: State, host: HostId, now_ms: int) -> tuple[Grant, ...]:
+    """Grants for the next directive; none while commands to the host are stopped."""
+    book = state.hosts.get(host)
+    if book is None or state.term is None or state.held(host) is not None:
+        return ()
+    return ob.grants_due(book.outbox, state.term, now_ms)
+
+
+def roots_for(state: State, version: int) -> tuple[str, ...]:
+    """Root documents that a host does not have yet, in order, bounded."""
+    return tuple(state.roots[max(version, 0) :][: limits.ROOTS_PER_DIRECTIVE])
+
+
+def _outbox(state: State, soft: Soft, host: HostId, host_key: str, rows: list[r.Row]) -> Outbox:
+    book = state.hosts.get(host)
+    if book is not None and book.outbox.host_key == host_key:
+        return book.outbox
+    rows.append(r.HostSeen(fleet=soft.chain.fleet, host=host, host_key=host_key))
+    return ob.new_outbox(soft.chain.fleet, host, host_key)
+
+
+def _heads(state: State, outbox: Outbox, heartbeat: Heartbeat, rows: list[r.Row]) -> Outbox:
+    learned = ob.relearn(outbox, heartbeat)
+    if isinstance(learned, Alarm):
+        rows.extend(_alarms(state, (learned,), False))
+        if outbox.held is not None:
+            return outbox
+        held = ob.hold(outbox, learned)
+        rows.append(r.OutboxSet(outbox=held, why=learned.detail))
+        return ob.clear_alarms(held)
+    if heartbeat.head.seq > outbox.head.seq:
+        why = f"the host has decided {heartbeat.head.seq} commands, this journal knew of {outbox.head.seq}"
+        rows.append(r.OutboxSet(outbox=learned, why=why))
+    elif learned is not outbox:
+        rows.append(r.HeadSeen(host=outbox.host, seq=heartbeat.head.seq))
+    return learned
+
+
+def _receipt(state: State, outbox: Outbox, item: Signed, rows: list[r.Row]) -> Outbox:
+    settled = ob.settle(outbox, item.receipt)
+    rows.extend(_alarms(state, settled.alarms, False))
+    if ob.clear_alarms(settled) != ob.clear_alarms(outbox):
+        rows.append(r.ReceiptTaken(receipt=item.receipt, envelope=item.envelope))
+    return ob.clear_alarms(settled)
+
+
+def _terms(state: State, soft: Soft, heartbeat: Heartbeat) -> list[r.Row]:
+    term = heartbeat.term
+    if term.epoch != soft.chain.root.controller_epoch or state.term is None:
+        return []
+    known = max(state.floor, state.term.counter)
+    return [r.TermSeen(counter=term.counter)] if term.counter > known else []
+
+
+def _alarms(state: State, found: Sequence[Alarm], stops: bool) -> tuple[r.Row, ...]:
+    rows = []
+    for alarm in found:
+        key = f"{alarm.code}:{alarm.host}"
+        if key not in state.alarms:
+            rows.append(r.AlarmRaised(key=key, text=f"{alarm.host}: {alarm.detail}", host=alarm.host if stops else None))
+    return tuple(rows)
+
+
+def _heard(soft: Soft, heartbeat: Heartbeat, now_ms: int) -> Heard:
+    inventory, before = heartbeat.inventory, soft.hosts.get(heartbeat.host)
+    report = HostReport(
+        host=heartbeat.host,
+        observed_ms=now_ms,
+        state=inventory.state,
+        since_ms=_since(before.report if before is not None else None, inventory.state, now_ms),
+        reasons=inventory.reasons,
+        generation=inventory.generation,
+        devices=tuple(sorted(inventory.devices, key=lambda d: d.id)),
+        residencies=tuple(sorted(inventory.residencies, key=lambda x: (x.profile, x.replica or "", x.incarnation or ""))),
+        runtimes=tuple(sorted(inventory.runtimes, key=lambda x: (x.engine, x.backend))),
+        cached=tuple(sorted(inventory.cached)),
+        disk_free_bytes=inventory.disk_free_bytes,
+        goodbye=inventory.goodbye,
+        agent_version=heartbeat.agent_version,
+        endpoint=inventory.endpoint,
+    )
+    return Heard(
+        report=report,
+        boot=heartbeat.boot,
+        receipt_head=heartbeat.receipt_head,
+        decided=heartbeat.head.seq,
+        root_version=heartbeat.root_version,
+        clock_ms=heartbeat.clock_ms,
+        front_cert=inventory.front_cert,
+        alarms=heartbeat.alarms,
+    )
+
+
+def _since(before: HostReport | None, state: HostState, now_ms: int) -> int | None:
+    if before is None:
+        return None
+    return before.since_ms if before.state is state else now_ms

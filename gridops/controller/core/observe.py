@@ -1,0 +1,101 @@
+"""What is seen: the newest accepted heartbeats as a snapshot, and who may be believed to be there.
+
+`seen` is the plain account for deciding what to do next on a host; `reckoned` adds the memory that commands under way
+may take, for planning. A host that was not heard since this process began is not in a snapshot: it is silent, not
+empty. Called by every pass; it must never invent a report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gridops.base.ids import HostId, ScopeName
+from gridops.base.record import digest_of
+from gridops.controller.core.roster import Roster
+from gridops.controller.core.soft import Soft
+from gridops.controller.core.state import HostBook, State
+from gridops.model.action import Warm
+from gridops.model.snapshot import HostReport, Residency, ResidencyState, Snapshot, SnapshotSource
+from gridops.protocol import outbox as ob
+
+
+def fresh(soft: Soft, roster: Roster, host: HostId, now_ms: int) -> bool:
+    """Heard lately, and not gone to sleep."""
+    heard = soft.hosts.get(host)
+    if heard is None or heard.report.goodbye:
+        return False
+    return now_ms - heard.report.observed_ms <= roster.desired.planning.heartbeat.stale_after_ms
+
+
+def seen(soft: Soft, roster: Roster, scope: ScopeName | None, now_ms: int) -> Snapshot:
+    """Reports of the admitted hosts of a scope (None: all), at their own age."""
+    reports = [
+        heard.report
+        for host, heard in sorted(soft.hosts.items())
+        if roster.admitted(host) and (scope is None or roster.scope_of(host) == scope)
+    ]
+    return Snapshot(source=SnapshotSource.LIVE, observed_ms=now_ms, hosts=tuple(reports))
+
+
+def reckoned(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: int) -> Snapshot:
+    """`seen`, with what commands under way may hold counted as held: unknown is not free (house rule 8)."""
+    snapshot = seen(soft, roster, scope, now_ms)
+    return replace(snapshot, hosts=tuple(_with_promises(report, state.hosts.get(report.host)) for report in snapshot.hosts))
+
+
+def recovering(state: State, soft: Soft, roster: Roster, now_ms: int) -> tuple[HostId, ...]:
+    """Hosts that spoke before this process began and not since, while it is too early to call them silent.
+
+    Planning waits for them: a restarted controller that plans around hosts it has merely not heard yet would move
+    everything (A-338).
+    """
+    if now_ms - soft.started_ms >= roster.desired.planning.heartbeat.recovery_grace_ms:
+        return ()
+    return tuple(
+        host
+        for host, book in sorted(state.hosts.items())
+        if roster.admitted(host) and host not in soft.hosts and book.written_off_ms is None
+    )
+
+
+def unseen_success(book: HostBook, soft: Soft, host: HostId, now_ms: int, patience_ms: int) -> frozenset[str]:
+    """Replicas whose last step succeeded after the newest heartbeat was made: what is reported is older than it.
+
+    The heartbeat says how many receipts existed when it was made, so this is order, not time; the patience only
+    bounds how long a host that never shows its success is believed.
+    """
+    heard = soft.hosts.get(host)
+    known = heard.receipt_head if heard is not None else 0
+    return frozenset(
+        success.replica
+        for success in book.successes.values()
+        if success.rseq > known and now_ms - success.at_ms < patience_ms
+    )
+
+
+def _with_promises(report: HostReport, book: HostBook | None) -> HostReport:
+    if book is None:
+        return report
+    shown = {r.incarnation for r in report.residencies}
+    promised = [
+        _promise(entry.body.action, entry)
+        for entry in ob.open_entries(book.outbox)
+        if isinstance(entry.body.action, Warm) and entry.digest not in shown
+    ]
+    return replace(report, residencies=(*report.residencies, *promised)) if promised else report
+
+
+def _promise(action: Warm, entry: ob.Entry) -> Residency:
+    return Residency(
+        profile=action.profile,
+        state=ResidencyState.LOADING,
+        replica=action.replica,
+        config=action.launch.config,
+        incarnation=entry.digest,
+        identity=digest_of(action.launch),
+        devices=action.devices,
+        device_bytes=action.device_bytes,
+        host_bytes=action.host_bytes,
+        since_ms=entry.created_ms,
+        detail="commanded, not yet reported",
+    )

@@ -1,0 +1,261 @@
+"""Which commands to give now: the difference between target and snapshot, within limits.
+
+One pass over one scope. Steps are computed anew each time; those already under way are left alone, those that nobody
+wants any more and no host has decided are voided, and the rest is queued in order until a limit is reached. A limit
+delays a step, it never drops one. Returns rows; the bodies exist once the rows are durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gridops.base import limits
+from gridops.base.canon import digest
+from gridops.base.errors import Refusal
+from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
+from gridops.controller.core import rows as r
+from gridops.controller.core.fold import RETRIABLE, RETRIES
+from gridops.controller.core.observe import fresh, seen, unseen_success
+from gridops.controller.core.rights import No, Rights, may_issue, may_take_last, still_right, takes_last
+from gridops.controller.core.roster import Roster
+from gridops.controller.core.soft import Soft
+from gridops.controller.core.state import State
+from gridops.model.action import Action, DeviceGeneration, Drain, Load, Operate, Unload, Warm
+from gridops.model.plan import Plan
+from gridops.model.policy import ActionLimits
+from gridops.model.snapshot import HostReport, Snapshot
+from gridops.planner.actions import Step, actions
+from gridops.protocol import outbox as ob
+from gridops.protocol.messages import GrantMode
+from gridops.protocol.outbox import Cause, Outbox
+
+PATIENCE_MS = 120_000
+"""How long a success is believed that the host's reports do not show. Then the step is computed from the report again."""
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass: what it reads, and the outboxes as they grow."""
+
+    rights: Rights
+    soft: Soft
+    roster: Roster
+    target: Plan
+    snapshot: Snapshot
+    limits: ActionLimits
+    outboxes: dict[HostId, Outbox]
+    rows: list[r.Row] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    queued: int = 0
+
+    def report(self, host: HostId) -> HostReport | None:
+        heard = self.soft.hosts.get(host)
+        return heard.report if heard is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pass came to. `steps` are all that remain to be done, queued or not."""
+
+    rows: tuple[r.Row, ...]
+    held: tuple[str, ...]
+    steps: tuple[Step, ...]
+    queued: int
+
+
+def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
+    """Commands that bring the scope nearer to its target. Nothing without a target, a fresh host and a warrant."""
+    book = rights.book
+    if book.target is None or book.target_digest is None:
+        return Outcome((), (), (), 0)
+    snapshot = seen(soft, roster, rights.scope, rights.now_ms)
+    steps = tuple(sorted(actions(book.target, snapshot, rights.now_ms), key=_destructive))
+    turn = Pass(
+        rights=rights,
+        soft=soft,
+        roster=roster,
+        target=book.target,
+        snapshot=snapshot,
+        limits=roster.desired.budgets.of(rights.scope).actions,
+        outboxes={host: held.outbox for host, held in sorted(rights.state.hosts.items())},
+    )
+    _take_back(turn, steps)
+    for step in steps:
+        _consider(turn, step, steps)
+    return Outcome(tuple(turn.rows), tuple(dict.fromkeys(turn.held)), steps, turn.queued)
+
+
+def _take_back(turn: Pass, steps: Iterable[Step]) -> None:
+    """Void what no host has decided and nobody wants or permits any more; stop transfers that have no purpose."""
+    wanted = {ob.action_key(step.action) for step in steps}
+    meant = {(a.seat.host, a.replica) for a in turn.target.placement}
+    for host, outbox in turn.outboxes.items():
+        for entry in ob.open_entries(outbox):
+            if entry.body.scope != turn.rights.scope or entry.wanted is GrantMode.VOID:
+                continue
+            no = still_right(turn.rights, entry)
+            aimless = entry.key not in wanted and turn.report(host) is not None
+            if entry.delivered:
+                stoppable = isinstance(entry.body.action, Load) and (host, entry.body.action.replica) not in meant
+                why = "the target does not want it any more" if stoppable else None
+            else:
+                why = no.detail if no is not None else "the target does not want it any more" if aimless else None
+            if why is not None:
+                _void(turn, host, entry.body.seq, why)
+
+
+def _void(turn: Pass, host: HostId, seq: int, why: str) -> None:
+    turn.outboxes[host] = ob.void(turn.outboxes[host], seq)
+    turn.rows.append(r.BodyVoided(host=host, seq=seq, why=why[:500]))
+
+
+def _consider(turn: Pass, step: Step, steps: tuple[Step, ...]) -> None:
+    host, action = step.action.host, step.action
+    outbox = turn.outboxes.get(host)
+    if outbox is None or ob.pending(outbox, ob.action_key(action)) is not None:
+        return
+    no = _not_now(turn, step, outbox, steps)
+    if no is not None:
+        turn.held.append(no)
+        return
+    authority = may_issue(turn.rights, action.replica)
+    if isinstance(authority, No):
+        turn.held.append(authority.detail)
+        return
+    cause = Cause(
+        plan=turn.rights.book.target_digest or Digest(""),
+        scope=turn.rights.scope,
+        authority=authority,
+        precondition=_precondition(turn, action, outbox),
+    )
+    try:
+        grown, body = ob.enqueue(outbox, action, cause, outbox.fleet, turn.rights.now_ms)
+    except Refusal as refusal:
+        turn.held.append(f"{host}: {refusal.message}")
+        return
+    turn.outboxes[host] = grown
+    turn.queued += 1
+    turn.rows.append(r.BodyQueued(body=body, authority=authority, key=ob.action_key(action)))
+
+
+def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) -> str | None:
+    """Why a step waits, as a line for people; None when it may go."""
+    action, rights = step.action, turn.rights
+    host, replica = action.host, action.replica
+    what = f"{replica}: {action.kind} on {host}"
+    if not fresh(turn.soft, turn.roster, host, rights.now_ms):
+        return f"{what} waits: the host is silent"
+    stopped = outbox.held or rights.state.held(host)
+    if stopped is not None:
+        return f"{what} waits: commands to the host are stopped ({stopped})"
+    if step.waits_for is not None:
+        return f"{what} waits: {step.waits_for}"
+    if replica in unseen_success(rights.state.hosts[host], turn.soft, host, rights.now_ms, PATIENCE_MS):
+        return f"{what} waits: the host has not yet reported its last step"
+    keeps = frozenset(a.profile for a in turn.target.placement)
+    if takes_last(action, keeps) and not may_take_last(rights, action):
+        return f"{what} waits: it is the last replica of {action.profile}, and nobody typed its name"
+    return _spaced_out(turn, action, what) or _withdrawn(turn, action, what, steps) or _over_limit(turn, action, what)
+
+
+def _spaced_out(turn: Pass, action: Action, what: str) -> str | None:
+    """Back-off after failures of (kind, host, profile), cooldown after success of the very same step."""
+    book, now_ms = turn.rights.state.hosts[action.host], turn.rights.now_ms
+    attempt = book.attempts.get((action.kind, action.profile))
+    if attempt is not None and now_ms < attempt.wait_until_ms:
+        if attempt.code not in RETRIABLE or attempt.failures >= RETRIES:
+            seconds = -(-(attempt.wait_until_ms - now_ms) // 1000)
+            return f"{what} waits {seconds} s: it failed {attempt.failures} times ({attempt.code or 'no code'})"
+    ended = book.cooled.get((action.kind, action.replica))
+    if ended is not None and now_ms - ended < turn.limits.cooldown_ms:
+        return f"{what} waits: the same step ended {(now_ms - ended) // 1000} s ago"
+    return None
+
+
+def _withdrawn(turn: Pass, action: Action, what: str, steps: tuple[Step, ...]) -> str | None:
+    """A destructive command that was withdrawn too late may still be running: no further one for its profile (A-335)."""
+    if not isinstance(action, Drain | Unload):
+        return None
+    wanted = {ob.action_key(s.action) for s in steps}
+    for outbox in turn.outboxes.values():
+        for entry in ob.open_entries(outbox):
+            other = entry.body.action
+            late = entry.wanted is GrantMode.VOID or entry.key not in wanted
+            if late and isinstance(other, Drain | Unload) and other.profile == action.profile:
+                return f"{what} waits: an earlier {other.kind} on {other.host} was withdrawn and has not answered"
+    return None
+
+
+def _over_limit(turn: Pass, action: Action, what: str) -> str | None:
+    going = [
+        (host, entry)
+        for host, outbox in turn.outboxes.items()
+        if fresh(turn.soft, turn.roster, host, turn.rights.now_ms)
+        for entry in ob.open_entries(outbox)
+    ]
+    in_scope = sum(1 for _, e in going if e.body.scope == turn.rights.scope)
+    if in_scope >= turn.limits.concurrent:
+        return f"{what} waits: {in_scope} of {turn.limits.concurrent} commands are under way"
+    if isinstance(action, Load):
+        here = sum(1 for host, e in going if host == action.host and isinstance(e.body.action, Load))
+        if here >= turn.limits.transfers_per_host:
+            return f"{what} waits: {here} transfers to the host are under way"
+        identity = _artifact(action)
+        same = sum(1 for _, e in going if isinstance(e.body.action, Load) and _artifact(e.body.action) == identity)
+        if same >= turn.limits.loads_per_artifact:
+            return f"{what} waits: {same} hosts are fetching the same artifact"
+        return None
+    mine = devices_of(action, turn.report(action.host))
+    busy = sum(
+        1
+        for host, e in going
+        if host == action.host and not isinstance(e.body.action, Load)
+        and mine & devices_of(e.body.action, turn.report(host))
+    )
+    if mine and busy >= turn.limits.per_device:
+        return f"{what} waits: {busy} commands on its devices are under way"
+    return None
+
+
+def devices_of(action: Action, report: HostReport | None) -> frozenset[DeviceId]:
+    """Devices that an action touches; a transfer touches none."""
+    match action:
+        case Warm():
+            return frozenset(action.devices)
+        case Drain() | Unload():
+            found = [r for r in report.residencies if r.incarnation == action.incarnation] if report is not None else []
+            return frozenset(d for residency in found for d in residency.devices)
+        case Load() | Operate():
+            return frozenset()
+
+
+def _precondition(turn: Pass, action: Action, outbox: Outbox) -> tuple[DeviceGeneration, ...]:
+    """The device generations that the step was computed from, for devices that nothing of ours is changing now."""
+    report = turn.report(action.host)
+    if not isinstance(action, Warm) or report is None:
+        return ()
+    changing = {d for e in ob.open_entries(outbox) for d in devices_of(e.body.action, report)}
+    found = (report.device(d) for d in sorted(action.devices) if d not in changing)
+    return tuple(DeviceGeneration(device=d.id, generation=d.generation) for d in found if d is not None)[
+        : limits.DEVICES_PER_HOST
+    ]
+
+
+def _artifact(action: Load) -> Digest:
+    return digest([[f.path, f.sha256] for f in action.artifact.files])
+
+
+def _destructive(step: Step) -> bool:
+    return isinstance(step.action, Drain | Unload)
+
+
+def waiting_on(state: State, profile: ProfileName) -> tuple[HostId, ...]:
+    """Hosts where a withdrawn destructive command of a profile has not answered, for status."""
+    return tuple(
+        host
+        for host, book in sorted(state.hosts.items())
+        for entry in ob.open_entries(book.outbox)
+        if entry.wanted is GrantMode.VOID and isinstance(entry.body.action, Drain | Unload)
+        and entry.body.action.profile == profile
+    )

@@ -1,0 +1,119 @@
+"""By what right a command may be given now: the warrant of its replica, the mode, and what the root permits.
+
+Asked when a command is made and again each time it is about to be granted. The table of architecture.md section 5
+stands here for issuing; `apply` and `automatic` hold it for setting a target. It never grants anything to keep a
+process alive: that is the host's own, by the body that warmed it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gridops.base.codes.control import GO416, GO429
+from gridops.base.codes.refusals import ROOT_EXPIRED
+from gridops.base.ids import ProfileName, ReplicaId, ScopeName
+from gridops.controller.core.modes import Permitted
+from gridops.controller.core.state import ScopeBook, State, Warrant
+from gridops.model.action import Action, Drain, Unload
+from gridops.model.policy import ActionClass
+from gridops.protocol.messages import Authority, AuthorityKind
+from gridops.protocol.outbox import Entry
+from gridops.trust.root import RootChain
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Everything that judging a scope's commands needs, at one moment."""
+
+    state: State
+    scope: ScopeName
+    permitted: Permitted
+    chain: RootChain
+    now_ms: int
+
+    @property
+    def book(self) -> ScopeBook:
+        return self.state.scope(self.scope)
+
+
+@dataclass(frozen=True, slots=True)
+class No:
+    """Why not, as a code and a sentence."""
+
+    code: str
+    detail: str
+
+
+def may_issue(rights: Rights, replica: ReplicaId) -> Authority | No:
+    """The authority under which a command for this replica may be made, or why it may not."""
+    no = _nothing_at_all(rights)
+    if no is not None:
+        return no
+    warrant = rights.book.warrants.get(replica)
+    if warrant is None:
+        return No(GO416.code, f"{replica}: nobody has decided this yet, it waits for a plan")
+    no = _worn_out(rights, replica, warrant) or _not_standing(rights, replica, warrant)
+    if no is not None:
+        return no
+    return Authority(kind=warrant.kind, action_class=warrant.action_class, approvals=warrant.approvals)
+
+
+def still_right(rights: Rights, entry: Entry) -> No | None:
+    """Why a command that the host has not decided must be taken back, or None while it may go."""
+    no = _nothing_at_all(rights)
+    if no is not None:
+        return no
+    replica = entry.body.action.replica
+    warrant = rights.book.warrants.get(replica)
+    if warrant is None:
+        return No(GO416.code, f"{replica}: its plan is not in force any more")
+    no = _worn_out(rights, replica, warrant)
+    if no is None and entry.authority.kind is AuthorityKind.STANDING:
+        no = _standing_refused(rights, replica, entry.authority.action_class)
+    return no
+
+
+def takes_last(action: Action, keeps: frozenset[ProfileName]) -> bool:
+    """The command ends a replica of a profile of which the target keeps none."""
+    return isinstance(action, Drain | Unload) and action.profile not in keeps
+
+
+def may_take_last(rights: Rights, action: Action) -> bool:
+    """Somebody typed the name, or the mode names the profile. Judged again here, because it cannot be undone."""
+    warrant = rights.book.warrants.get(action.replica)
+    if warrant is not None and warrant.last_replica:
+        return True
+    mode = rights.permitted.mode
+    return rights.permitted.automatic and action.profile in mode.automatic.last_replica
+
+
+def _nothing_at_all(rights: Rights) -> No | None:
+    if rights.permitted.observes:
+        return No(GO416.code, "mode observe: " + (rights.permitted.mode.reason or "; ".join(rights.permitted.because) or "no commands"))
+    if rights.state.distrust is not None:
+        return No(GO429.code, rights.state.distrust)
+    if rights.chain.expired(rights.now_ms):
+        return No(ROOT_EXPIRED.code, f"root {rights.chain.root.version} has expired: nothing may change")
+    return None
+
+
+def _worn_out(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None:
+    if rights.now_ms < warrant.until_ms:
+        return None
+    return No(GO416.code, f"{replica}: the authority of its plan has ended, it waits for a new plan")
+
+
+def _not_standing(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None:
+    if warrant.kind is not AuthorityKind.STANDING:
+        return None
+    return _standing_refused(rights, replica, warrant.action_class)
+
+
+def _standing_refused(rights: Rights, replica: ReplicaId, action_class: ActionClass) -> No | None:
+    if not rights.permitted.automatic:
+        return No(GO416.code, f"{replica}: mode {rights.permitted.mode.mode.value} does nothing by itself")
+    if action_class not in rights.permitted.mode.automatic.allow:
+        return No(GO416.code, f"{replica}: {action_class.value} is not in automatic.allow any more")
+    if not rights.chain.root.standing:
+        return No(GO416.code, f"{replica}: the trust root permits no standing authority")
+    return None

@@ -1,0 +1,348 @@
+"""What the controller can ever remember: one record per kind of journal row.
+
+`state.fold` replays them; every pass returns them; nothing else reaches the journal. A row says what happened, never
+what to do next: what to do is computed again from the state. A new field must be optional, because old journals are
+replayed by new programs; a kind is never renamed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gridops.base.ids import CommitId, Digest, HostId, PersonName, PlanId, ProfileName, ScopeName
+from gridops.base.record import from_data, record, to_data
+from gridops.model.fleet import Drain
+from gridops.model.intent import Desired
+from gridops.model.plan import Plan
+from gridops.model.policy import ModePolicy
+from gridops.protocol.messages import Authority, AuthorityKind, Body, Facts, Receipt
+from gridops.protocol.outbox import Outbox
+
+
+@record
+class Started:
+    """A process took the write authority."""
+
+    version: str
+
+
+@record
+class Rebuilt:
+    """The journal was made anew from git and from what hosts remember; `plans` became the targets."""
+
+    plans: tuple[PlanId, ...] = ()
+
+
+@record
+class Distrusted:
+    """The journal was damaged, or is new although the fleet has a past: recommend only, no commands."""
+
+    reason: str
+
+
+@record
+class RootTaken:
+    """One more root document of the chain."""
+
+    version: int
+    text: str
+
+
+@record
+class IntentAccepted:
+    """A commit is in force. `mode_missing`: it has no readable mode file, so the last valid one still bounds it."""
+
+    commit: CommitId
+    subject: str
+    desired: Desired
+    mode_missing: bool = False
+
+
+@record
+class IntentRefused:
+    """The tip does not validate. Its mode and drains count where they are tighter (`mode` None: unreadable)."""
+
+    commit: CommitId
+    subject: str
+    problems: tuple[str, ...]
+    count: int
+    mode: ModePolicy | None
+    drains: tuple[Drain, ...] = ()
+
+
+@record
+class Proposed:
+    """A plan waits for people."""
+
+    plan: Plan
+    cause: str
+
+
+@record
+class ProposalClosed:
+    """Why the open proposal of a scope is no longer open: applied, replaced, withdrawn or rejected."""
+
+    scope: ScopeName
+    plan: PlanId
+    why: str
+    by: PersonName | None = None
+
+
+@record
+class TargetSet:
+    """A plan is in force. People's word is kept with it, because every grant repeats it until `until_ms`."""
+
+    plan: Plan
+    kind: AuthorityKind
+    by: str
+    until_ms: int
+    approvals: tuple[str, ...] = ()
+    approvers: tuple[PersonName, ...] = ()
+    last_replicas: tuple[ProfileName, ...] = ()
+    proposal: PlanId | None = None
+    """The id under which people know it, when planning again gave the same decisions."""
+
+
+@record
+class ApplyEnded:
+    """An apply by people is over: done, failed, superseded or expired. Releases the scope's lock."""
+
+    scope: ScopeName
+    plan: PlanId
+    outcome: str
+
+
+@record
+class Resumed:
+    """Somebody asked to try the failed steps of the target again."""
+
+    scope: ScopeName
+    plan: PlanId
+    by: PersonName
+
+
+@record
+class Unlocked:
+    """Somebody broke the lock of an apply."""
+
+    scope: ScopeName
+    by: PersonName
+    reason: str
+
+
+@record
+class HostSeen:
+    """First accepted heartbeat under this key: the host's chain of commands begins."""
+
+    fleet: Digest
+    host: HostId
+    host_key: str
+
+
+@record
+class HeadSeen:
+    """The host has said that it decided every command up to `seq`."""
+
+    host: HostId
+    seq: int
+
+
+@record
+class OutboxSet:
+    """The host's account was adopted as a whole (it knew more than this journal), or its chain is held."""
+
+    outbox: Outbox
+    why: str
+
+
+@record
+class TermSeen:
+    """A host has obeyed a controller with this counter: ours has to rise above it."""
+
+    counter: int
+
+
+@record
+class BodyQueued:
+    """A command exists from now on, before it was ever sent."""
+
+    body: Body
+    authority: Authority
+
+
+@record
+class BodyVoided:
+    """From now on this command is only ever granted as void."""
+
+    host: HostId
+    seq: int
+    why: str
+
+
+@record
+class ReceiptTaken:
+    """A host's signed statement. `envelope` is kept as the proof."""
+
+    receipt: Receipt
+    envelope: str
+
+
+@record
+class WrittenOff:
+    """An approved act released what a silent host holds."""
+
+    host: HostId
+    by: PersonName
+    reason: str
+
+
+@record
+class Invited:
+    """A join token was made; the MAC key lies in the keyring, never here."""
+
+    host: HostId
+    by: PersonName
+    expires_ms: int
+
+
+@record
+class JoinPending:
+    """A host proved its token and waits for people to commit its key."""
+
+    host: HostId
+    host_key: str
+    facts: Facts
+
+
+@record
+class JoinSettled:
+    """A pending host was admitted, rejected or expired."""
+
+    host: HostId
+    why: str
+    by: PersonName | None = None
+
+
+@record
+class Frozen:
+    """The kill switch without git. No scope: every scope."""
+
+    by: PersonName
+    reason: str
+    scope: ScopeName | None = None
+    until_ms: int | None = None
+
+
+@record
+class Thawed:
+    by: PersonName
+    scope: ScopeName | None = None
+
+
+@record
+class AlarmRaised:
+    """Something a person has to look at; it stays until cleared. `key` is stable, so that it is raised once."""
+
+    key: str
+    text: str
+    host: HostId | None = None
+    """Commands to this host are stopped while the alarm stands."""
+
+
+@record
+class AlarmCleared:
+    key: str
+
+
+@record
+class NonceUsed:
+    nonce: str
+    until_ms: int
+
+
+@record
+class PlanWritten:
+    """The plan document stands on the plans branch."""
+
+    plan: PlanId
+    scope: ScopeName
+    commit: CommitId | None = None
+    batch: bool = False
+    """A record of what automatic mode did, not a proposal."""
+
+
+@record
+class ResultWritten:
+    plan: PlanId
+    scope: ScopeName
+
+
+@record
+class StateWritten:
+    """The material snapshot stands on the state branch."""
+
+    scope: ScopeName
+    digest: Digest
+
+
+Row = (
+    Started | Rebuilt | Distrusted | RootTaken | IntentAccepted | IntentRefused | Proposed | ProposalClosed | TargetSet
+    | ApplyEnded | Resumed | Unlocked | HostSeen | HeadSeen | OutboxSet | TermSeen | BodyQueued | BodyVoided
+    | ReceiptTaken
+    | WrittenOff | Invited | JoinPending | JoinSettled | Frozen | Thawed | AlarmRaised | AlarmCleared | NonceUsed
+    | PlanWritten | ResultWritten | StateWritten
+)
+
+KINDS: dict[str, type[Any]] = {
+    "started": Started,
+    "rebuilt": Rebuilt,
+    "distrusted": Distrusted,
+    "root_taken": RootTaken,
+    "intent_accepted": IntentAccepted,
+    "intent_refused": IntentRefused,
+    "proposed": Proposed,
+    "proposal_closed": ProposalClosed,
+    "target_set": TargetSet,
+    "apply_ended": ApplyEnded,
+    "resumed": Resumed,
+    "unlocked": Unlocked,
+    "host_seen": HostSeen,
+    "head_seen": HeadSeen,
+    "outbox_set": OutboxSet,
+    "term_seen": TermSeen,
+    "body_queued": BodyQueued,
+    "body_voided": BodyVoided,
+    "receipt_taken": ReceiptTaken,
+    "written_off": WrittenOff,
+    "invited": Invited,
+    "join_pending": JoinPending,
+    "join_settled": JoinSettled,
+    "frozen": Frozen,
+    "thawed": Thawed,
+    "alarm_raised": AlarmRaised,
+    "alarm_cleared": AlarmCleared,
+    "nonce_used": NonceUsed,
+    "plan_written": PlanWritten,
+    "result_written": ResultWritten,
+    "state_written": StateWritten,
+}
+_NAMES: dict[type[Any], str] = {kind: name for name, kind in KINDS.items()}
+
+
+def kind_of(row: Row) -> str:
+    """The journal's name of a row's kind."""
+    return _NAMES[type(row)]
+
+
+def encode(row: Row) -> Any:
+    """The row as plain JSON values."""
+    return to_data(row)
+
+
+def decode(kind: str, value: Any) -> Row | None:
+    """The row that was journalled; None for a kind of a newer program, which an older one must not guess at."""
+    found = KINDS.get(kind)
+    if found is None:
+        return None
+    row: Row = from_data(found, value)
+    return row

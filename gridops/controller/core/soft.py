@@ -1,0 +1,104 @@
+"""What the controller knows only while it lives: heartbeats, the newest plans, counters. A restart begins it anew.
+
+Nothing here may decide whether something was already done (that is `state`), only what to do next. Heartbeats are
+never made durable: the newest wins, and after a restart hosts are silent until they speak.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gridops.base.ids import CommitId, Digest, HostId, ScopeName
+from gridops.controller.core.roster import Roster
+from gridops.model.intent import Desired, Intent
+from gridops.model.plan import Plan
+from gridops.model.snapshot import HostReport
+from gridops.protocol.fresh import Pulse
+from gridops.trust.root import RootChain
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One host's newest accepted heartbeat, without its inventory, which is in `report`."""
+
+    report: HostReport
+    boot: str
+    receipt_head: int
+    decided: int
+    """The newest command number that the host has decided."""
+    root_version: int
+    clock_ms: int
+    front_cert: str | None
+    alarms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """All that may make a plan necessary. Equal fingerprints, no new plan: a new measurement is no trigger."""
+
+    desired: Digest
+    commit: CommitId | None
+    parent: Digest | None
+    mode: str
+    hosts: tuple[tuple[str, str, str, int, bool], ...]
+    """Host, admitted or not and heard or not, state, generation, draining."""
+    waiting: int
+    """A coarse clock while the last plan waits for time to pass; else 0."""
+
+
+@dataclass(slots=True)
+class ScopeSoft:
+    """One scope while this process lives."""
+
+    seen: Fingerprint | None = None
+    candidate: Plan | None = None
+    """The newest plan, whether or not anything follows from it."""
+    planned_ms: int = 0
+    quiet: int = 0
+    """Plans that gave no new decisions and so wrote nothing."""
+    plans: int = 0
+    auto: dict[Digest, int] = field(default_factory=dict)
+    """Decisions that automatic mode carried out, and when: one attempt per digest and cooldown."""
+    held: tuple[str, ...] = ()
+    """Why commands or decisions wait, for people; replaced at each pass."""
+    unsafe: tuple[str, ...] = ()
+    """What the independent checker has against the newest plan; such a plan is never used."""
+
+
+@dataclass(slots=True)
+class GitSoft:
+    """What the last look at the repository gave."""
+
+    branch: str = ""
+    tip: CommitId | None = None
+    checked_ms: int = 0
+    error: str | None = None
+    """Why the last look failed; what was accepted before stays in force."""
+    author: str = ""
+
+
+@dataclass(slots=True)
+class Soft:
+    started_ms: int
+    chain: RootChain
+    """The newest root of the chain in the state, verified once."""
+    intent: Intent | None = None
+    """The accepted intent with its positions; None until the commit was read again after a restart."""
+    hosts: dict[HostId, Heard] = field(default_factory=dict)
+    pulses: dict[HostId, Pulse] = field(default_factory=dict)
+    scopes: dict[ScopeName, ScopeSoft] = field(default_factory=dict)
+    git: GitSoft = field(default_factory=GitSoft)
+    listed: Roster | None = None
+    project_error: str | None = None
+    """Why writing to git failed last; never blocks anything."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    """Requests refused, by code."""
+
+    def roster(self, desired: Desired) -> Roster:
+        """Hosts and keys of the intent by name, indexed once per intent."""
+        if self.listed is None or self.listed.desired is not desired:
+            self.listed = Roster(desired)
+        return self.listed
+
+    def scope(self, name: ScopeName) -> ScopeSoft:
+        return self.scopes.setdefault(name, ScopeSoft())

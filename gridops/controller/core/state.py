@@ -1,0 +1,255 @@
+"""What the controller remembers: the fold of its journal, and nothing that a restart may forget.
+
+`fold` is called for every row, at replay and when it is made, so both ways lead to the same state (a test compares).
+It never refuses: a row is history. Passes read a state and return rows; only `writer` folds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gridops.base.ids import CommitId, Digest, HostId, PersonName, PlanId, ProfileName, ReplicaId, ScopeName
+from gridops.base.record import digest_of
+from gridops.model.fleet import Drain
+from gridops.model.intent import Desired
+from gridops.model.plan import Plan
+from gridops.model.policy import ActionClass, ModePolicy
+from gridops.protocol.messages import AuthorityKind, Facts, Term
+from gridops.protocol.outbox import Outbox
+
+BACKOFF_MS = 30_000
+"""First wait after a failure of (kind, host, profile); doubles each time (A-324)."""
+BACKOFF_CAP_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The commit in force."""
+
+    commit: CommitId
+    subject: str
+    desired: Desired
+    at_ms: int
+    mode_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The tip that does not validate, and what it tightens nevertheless."""
+
+    commit: CommitId
+    subject: str
+    problems: tuple[str, ...]
+    count: int
+    mode: ModePolicy | None
+    drains: tuple[Drain, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan that waits for people."""
+
+    plan: Plan
+    cause: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Warrant:
+    """By what right commands for one replica may be given, and until when."""
+
+    kind: AuthorityKind
+    plan: Digest
+    action_class: ActionClass
+    until_ms: int
+    approvals: tuple[str, ...] = ()
+    last_replica: bool = False
+    """The last replica of its profile may go: its name was typed, or the mode allows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a step of an apply did not succeed."""
+
+    host: HostId
+    kind: str
+    outcome: str
+    code: str | None
+    detail: str | None
+    at_ms: int
+
+
+@dataclass(slots=True)
+class Apply:
+    """One apply by people: what they applied, and how it went. Holds the scope's lock while it has no outcome."""
+
+    plan: Plan
+    by: PersonName
+    approvers: tuple[PersonName, ...]
+    began_ms: int
+    moved_ms: int
+    """When anything last happened for it; a lock that moved nothing for long enough is dead."""
+    proposal: PlanId | None = None
+    outcome: str | None = None
+    ended_ms: int | None = None
+    failures: dict[ReplicaId, Failure] = field(default_factory=dict)
+    written: bool = False
+
+    @property
+    def names(self) -> tuple[PlanId, ...]:
+        """Every id under which people know it."""
+        return tuple(dict.fromkeys((self.plan.id, self.proposal or self.plan.id)))
+
+
+@dataclass(slots=True)
+class Batch:
+    """What automatic mode did in a scope since it was last written to git."""
+
+    plans: list[PlanId] = field(default_factory=list)
+    since_ms: int = 0
+    repair: bool = False
+    written_ms: int | None = None
+    """When a batch was last written; the next waits for `plan_file_every`."""
+
+
+@dataclass(slots=True)
+class ScopeBook:
+    """One scope: its target, by whose word, and what waits."""
+
+    target: Plan | None = None
+    target_digest: Digest | None = None
+    target_ms: int = 0
+    warrants: dict[ReplicaId, Warrant] = field(default_factory=dict)
+    proposal: Proposal | None = None
+    rejected: dict[Digest, PersonName] = field(default_factory=dict)
+    """Decisions that a person said no to: not proposed again while they stay the same."""
+    applies: list[Apply] = field(default_factory=list)
+    batch: Batch = field(default_factory=Batch)
+    state_digest: Digest | None = None
+
+    @property
+    def under_way(self) -> Apply | None:
+        """The apply that holds the lock."""
+        return self.applies[-1] if self.applies and self.applies[-1].outcome is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """History of one (kind, profile) on a host: what back-off and cooldown are judged by."""
+
+    failures: int = 0
+    last_ms: int = 0
+    code: str | None = None
+
+    @property
+    def wait_until_ms(self) -> int:
+        """No earlier than this may it be tried again."""
+        if self.failures == 0:
+            return 0
+        return self.last_ms + min(BACKOFF_MS << min(self.failures - 1, 12), BACKOFF_CAP_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A step that succeeded and that the host's report has to show before the next look counts."""
+
+    rseq: int
+    at_ms: int
+    profile: ProfileName
+    replica: ReplicaId
+
+
+@dataclass(slots=True)
+class HostBook:
+    """One host as a counterparty: its chain of commands and what came of them."""
+
+    outbox: Outbox
+    seen_ms: int
+    attempts: dict[tuple[str, ProfileName], Attempt] = field(default_factory=dict)
+    cooled: dict[tuple[str, ReplicaId], int] = field(default_factory=dict)
+    """When a (kind, replica) last ended well."""
+    successes: dict[ReplicaId, Success] = field(default_factory=dict)
+    written_off_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invite:
+    by: PersonName
+    made_ms: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A host that proved its token and waits for a commit with its key."""
+
+    host_key: str
+    facts: Facts
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    by: PersonName
+    reason: str
+    until_ms: int | None
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StandingAlarm:
+    text: str
+    host: HostId | None
+    at_ms: int
+
+
+@dataclass(slots=True)
+class State:
+    """All of it. Two states with equal contents are equal."""
+
+    term: Term | None = None
+    floor: int = 0
+    """Highest counter that any host was seen to obey; the write authority has to stand above it."""
+    starts: int = 0
+    rebuilt_ms: int | None = None
+    distrust: str | None = None
+    roots: list[str] = field(default_factory=list)
+    accepted: Accepted | None = None
+    last_mode: ModePolicy | None = None
+    """Of the newest accepted commit whose mode file was readable."""
+    refused: Refused | None = None
+    scopes: dict[ScopeName, ScopeBook] = field(default_factory=dict)
+    hosts: dict[HostId, HostBook] = field(default_factory=dict)
+    plans: dict[PlanId, Plan] = field(default_factory=dict)
+    """The newest plans by id, bounded by `limits.PLANS_IN_MEMORY`."""
+    written: dict[PlanId, CommitId | None] = field(default_factory=dict)
+    """Which of them stand on the plans branch."""
+    invites: dict[HostId, Invite] = field(default_factory=dict)
+    pending: dict[HostId, Pending] = field(default_factory=dict)
+    freezes: dict[ScopeName | None, Freeze] = field(default_factory=dict)
+    alarms: dict[str, StandingAlarm] = field(default_factory=dict)
+    nonces: dict[str, int] = field(default_factory=dict)
+
+    def scope(self, name: ScopeName) -> ScopeBook:
+        """The book of a scope; an empty one if nothing ever happened there (not remembered by asking)."""
+        return self.scopes.get(name) or ScopeBook()
+
+    def held(self, host: HostId) -> str | None:
+        """Why commands to a host are stopped, if they are."""
+        return next((a.text for _, a in sorted(self.alarms.items()) if a.host == host), None)
+
+
+def known_plan(state: State, wanted: str) -> tuple[Plan, ...]:
+    """Plans whose id is `wanted`, or whose short digest begins with it; newest last."""
+    exact = state.plans.get(PlanId(wanted))
+    if exact is not None:
+        return (exact,)
+    if len(wanted) < 4:
+        return ()
+    return tuple(p for p in state.plans.values() if p.id.rpartition("-")[2].startswith(wanted))
+
+
+def plan_digest(plan: Plan) -> Digest:
+    """Identity of a plan: what `parent` and `Body.plan` name."""
+    return digest_of(plan)
