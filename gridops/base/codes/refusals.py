@@ -330,3 +330,57 @@ PLAN_EDITED = Code(
     "something else than what was signed, so nobody can know what a reviewer read.",
     "Undo the edit, or change the inputs (`fleet.d/`, `profiles.d/`, `policies/`) and let a new plan be made.",
 )
+
+# --- agent ---------------------------------------------------------------------------------------------------------
+
+BAD_ARGUMENT = Code(
+    "bad_argument",
+    "argument the engine cannot honour",
+    "The config gives an argument, a value or an artifact format that the host's adapter for this engine does not "
+    "know. It is refused instead of passed on or left out. Consumed.",
+    "Correct `args` of the config; the evidence names what is known.",
+)
+NO_RESIDENCY = Code(
+    "no_residency",
+    "no such residency here",
+    "The command is about an incarnation that this host does not hold (any more). Consumed.",
+    "Nothing: the reconciler plans again from what the host reports now.",
+)
+NOT_DRAINED = Code(
+    "not_drained",
+    "not drained yet",
+    "An unload stops only what has been drained, unless people approved a forced one. Consumed.",
+    "Nothing: the reconciler drains first.",
+)
+WORK_IN_FLIGHT = Code(
+    "work_in_flight",
+    "work is still in flight",
+    "The residency is drained as far as new requests go, but some are still running, at the front or by the engine's "
+    "own count. The process is left alive. Consumed.",
+    "Wait, or apply an approved plan that forces the unload.",
+)
+LEDGER_DAMAGED = Code(
+    "ledger_damaged",
+    "the host's ledger was damaged",
+    "The file in which the host remembers its commands did not verify. It was set aside; the host accepts nothing, "
+    "because it cannot know what it has promised. Engines that still run are left alone.",
+    "Look at the file that was set aside, write the host off (`gridops host write-off HOST`) and join it again.",
+)
+LEDGER_UNWRITABLE = Code(
+    "ledger_unwritable",
+    "the host's ledger cannot be written",
+    "The disk is full or fails. Nothing is done that could not be recorded first; what runs goes on serving.",
+    "Free space on the file system of the agent's state folder; the agent goes on by itself.",
+)
+STRAY_PROCESS = Code(
+    "stray_process",
+    "an engine that no command explains",
+    "A process carries this agent's mark and a command that its ledger does not know. It is not touched.",
+    "Look at the process on the host and stop it by hand if it is not needed.",
+)
+AGENT_FAULT = Code(
+    "agent_fault",
+    "a fault inside the agent",
+    "The agent met a state that its own rules exclude; whether the command had an effect is unknown.",
+    "See the agent's log on the host and report it.",
+)
