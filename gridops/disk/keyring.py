@@ -51,12 +51,14 @@ def read_secret(path: str | os.PathLike[str]) -> bytes:
         descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise _unreadable(target, error) from error
-    with os.fdopen(descriptor, "rb") as file:
-        _require_private(target, os.fstat(file.fileno()))
-        try:
+    try:
+        _require_private(target, os.fstat(descriptor))
+        with open(descriptor, "rb", closefd=False) as file:
             content = file.read(_SECRET_BYTES + 1)
-        except OSError as error:
-            raise _unreadable(target, error) from error
+    except OSError as error:
+        raise _unreadable(target, error) from error
+    finally:
+        os.close(descriptor)
     if not content:
         raise BadSetup(
             f"{target} is empty: its creation was interrupted",

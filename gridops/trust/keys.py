@@ -163,17 +163,17 @@ def parse_key(text: str) -> PublicKey:
     if len(words) == 1 and words[0].startswith("ed25519:"):
         digits = words[0].removeprefix("ed25519:")
         if _HEX.fullmatch(digits) is None:
-            raise ValueError(f"`{text[:80]}` is not a key: expected ed25519: and 64 lower-case hex digits")
+            raise ValueError(f"{text[:80]!r} is not a key: expected ed25519: and 64 lower-case hex digits")
         return PublicKey("ed25519", bytes.fromhex(digits))
     if len(words) >= 2 and words[0] == "ssh-ed25519":
         prefix = sshsig.public_blob(b"\x00" * 32)[:-32]
         try:
             blob = base64.b64decode(words[1], validate=True)
         except ValueError as error:
-            raise ValueError(f"`{text[:80]}` is not a key: its second word is not base64") from error
+            raise ValueError(f"{text[:80]!r} is not a key: its second word is not base64") from error
         if blob[:-32] == prefix and base64.b64encode(blob).decode() == words[1]:
             return PublicKey("ssh-ed25519", blob[-32:])
-    raise ValueError(f"`{text[:80]}` is not a key: expected `ed25519:<64 hex digits>` or `ssh-ed25519 AAAA...`")
+    raise ValueError(f"{text[:80]!r} is not a key: expected `ed25519:<64 hex digits>` or `ssh-ed25519 AAAA...`")
 
 
 def _private_key(seed: bytes) -> Ed25519PrivateKey:

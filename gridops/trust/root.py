@@ -223,7 +223,7 @@ def _check_role(role: Role, where: str, holders: dict[bytes, str]) -> None:
         if key.type != wanted or key.text != entry.key:
             raise _contradiction(where, f"role {role.name}: expected a {wanted} key without comment for {entry.holder}")
         if not is_name(entry.holder):
-            raise _contradiction(where, f"role {role.name}: `{entry.holder[:80]}` is not a name")
+            raise _contradiction(where, f"role {role.name}: {entry.holder[:80]!r} is not a name")
         if key.raw in seen:
             raise _contradiction(where, f"role {role.name} lists one key twice ({entry.holder})")
         if holders.setdefault(key.raw, entry.holder) != entry.holder:

@@ -1,0 +1,135 @@
+"""Keys: their written form, their ids, and that a signer shows its private half to nobody."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridops.trust.keys import MachineSigner, PassphraseNeeded, PersonSigner, PublicKey, parse_key
+from tests.trust.people import machine, person, seed
+
+VECTORS = Path(__file__).parent / "vectors"
+MIRA_LINE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFFYYI0XvSmbck8rhUxeWU4N/gidjvilECcNnX/y+9Mm"
+JON_LINE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIF1IlHCv6ZZpWkcjMcTTUXr2PWX6EQhWJrMZ9RXqQpnp"
+
+
+@given(st.binary(min_size=32, max_size=32), st.sampled_from(["ed25519", "ssh-ed25519"]))
+def test_a_written_key_reads_back(raw: bytes, kind: str) -> None:
+    key = PublicKey(kind, raw)  # type: ignore[arg-type]
+    assert parse_key(key.text) == key
+    assert parse_key(f"  {key.text}\n") == key
+
+
+def test_the_key_id_covers_type_and_key() -> None:
+    raw = bytes(range(32))
+    expected = "sha256:" + hashlib.sha256(b"ed25519\x00" + raw).hexdigest()
+    assert PublicKey("ed25519", raw).key_id == expected
+    assert PublicKey("ssh-ed25519", raw).key_id == "sha256:" + hashlib.sha256(b"ssh-ed25519\x00" + raw).hexdigest()
+
+
+def test_an_openssh_line_may_carry_a_comment_that_is_dropped() -> None:
+    assert parse_key(f"{MIRA_LINE} mira@example.invalid, the second token").text == MIRA_LINE
+
+
+HEX = "00" * 32
+NOT_KEYS = {
+    "nothing": "",
+    "another scheme": "rsa:" + HEX,
+    "capital digits": "ed25519:" + "AB" * 32,
+    "too short": "ed25519:" + HEX[2:],
+    "too long": "ed25519:" + HEX + "00",
+    "digits of another script": "ed25519:" + "٠" * 64,
+    "a comment after hex": f"ed25519:{HEX} mira",
+    "no second word": "ssh-ed25519",
+    "not base64": "ssh-ed25519 AAAA!",
+    "beyond ASCII": "ssh-ed25519 é",
+    "a shorter key": MIRA_LINE[:-8],
+    "a longer key": MIRA_LINE + "AAAA",
+    "padding that is not there": MIRA_LINE + "====",
+    "another type inside": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE4AAAAIFFYYI0XvSmbck8rhUxeWU4N/gidjvilECcNnX/y+9Mm",
+    "a hardware key": "sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29t",
+    "escape codes": "\x1b[2J",
+}
+
+
+@pytest.mark.parametrize("text", NOT_KEYS.values(), ids=NOT_KEYS.keys())
+def test_anything_else_is_not_a_key(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a key") as caught:
+        parse_key(text)
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_keys_and_seeds_have_32_bytes(size: int) -> None:
+    with pytest.raises(ValueError, match="32 bytes"):
+        PublicKey("ed25519", b"x" * size)
+    for made in (MachineSigner, PersonSigner):
+        with pytest.raises(ValueError, match="32 bytes"):
+            made.from_seed(b"x" * size)
+
+
+@pytest.mark.parametrize("signer", [machine("a"), person("a")], ids=["machine", "person"])
+def test_a_signer_verifies_by_its_own_key_message_and_kind(signer: MachineSigner | PersonSigner) -> None:
+    signature = signer.sign("root", b"message")
+    assert signer.public.verifies("root", b"message", signature)
+    assert not signer.public.verifies("root", b"massage", signature)
+    assert not signer.public.verifies("root", b"message", signature[:-1])
+    assert not signer.public.verifies("root", b"message", b"")
+    assert not PublicKey(signer.public.type, machine("b").public.raw).verifies("root", b"message", signature)
+
+
+def test_a_persons_signature_counts_in_its_namespace_only() -> None:
+    signature = person("a").sign("root", b"message")
+    assert not person("a").public.verifies("operator", b"message", signature)
+
+
+def test_a_public_key_that_is_no_point_of_the_curve_verifies_nothing() -> None:
+    assert not PublicKey("ed25519", b"\xff" * 32).verifies("root", b"", b"\x00" * 64)
+
+
+@pytest.mark.parametrize("signer", [machine("a"), person("a")], ids=["machine", "person"])
+def test_a_signer_shows_and_yields_no_private_key(signer: MachineSigner | PersonSigner) -> None:
+    private = seed("machine a" if isinstance(signer, MachineSigner) else "person a")
+    assert private.hex() not in repr(signer)
+    assert signer.public.key_id in repr(signer)
+    for take in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            take(signer)
+
+
+def test_ssh_keygens_private_keys_are_opened() -> None:
+    plain = PersonSigner.from_openssh((VECTORS / "without_passphrase").read_bytes())
+    assert plain.public.text == MIRA_LINE
+    assert plain.public_line("mira") == f"{MIRA_LINE} mira"
+    assert plain.public_line("") == MIRA_LINE
+    given_one_too_many = PersonSigner.from_openssh((VECTORS / "without_passphrase").read_bytes(), b"not needed")
+    assert given_one_too_many.public == plain.public
+    locked = PersonSigner.from_openssh((VECTORS / "with_passphrase").read_bytes(), b"correct horse")
+    assert locked.public.text == JON_LINE
+
+
+def test_what_is_wrong_with_a_private_key_is_said() -> None:
+    locked = (VECTORS / "with_passphrase").read_bytes()
+    with pytest.raises(PassphraseNeeded):
+        PersonSigner.from_openssh(locked)
+    with pytest.raises(ValueError, match="wrong passphrase"):
+        PersonSigner.from_openssh(locked, b"wrong horse")
+    with pytest.raises(ValueError, match="not an OpenSSH private key"):
+        PersonSigner.from_openssh(b"hello")
+    with pytest.raises(ValueError, match="is not ssh-ed25519"):
+        PersonSigner.from_openssh((VECTORS / "ecdsa").read_bytes())
+
+
+@pytest.mark.parametrize("passphrase", [None, b"correct horse"])
+def test_our_private_keys_come_back(passphrase: bytes | None) -> None:
+    written = person("a").to_openssh(passphrase)
+    assert PersonSigner.from_openssh(written, passphrase).public == person("a").public
+    if passphrase:
+        with pytest.raises(PassphraseNeeded):
+            PersonSigner.from_openssh(written)

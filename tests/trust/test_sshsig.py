@@ -1,0 +1,105 @@
+"""SSH signatures against what ssh-keygen recorded, and against ssh-keygen itself where the machine has it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridops.trust import sshsig
+from gridops.trust.keys import PersonSigner, namespace
+from tests.trust.people import person
+
+VECTORS = Path(__file__).parent / "vectors"
+MESSAGE = (VECTORS / "message").read_bytes()
+MIRA = PersonSigner.from_openssh((VECTORS / "without_passphrase").read_bytes())
+NAMESPACE = namespace("approval")
+
+
+def recorded(name: str) -> bytes:
+    return sshsig.dearmor((VECTORS / f"{name}.sig").read_text())
+
+
+def test_our_signature_is_byte_for_byte_the_one_of_ssh_keygen() -> None:
+    ours = MIRA.sign("approval", MESSAGE)
+    assert ours == recorded("approval")
+    assert sshsig.armor(ours) == (VECTORS / "approval.sig").read_text()
+
+
+def test_what_ssh_keygen_recorded_verifies() -> None:
+    assert sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, recorded("approval"))
+    assert sshsig.verify(MIRA.public.raw, "git", MESSAGE, recorded("git"))
+
+
+@pytest.mark.parametrize("name", ["git", "sha256", "ecdsa"])
+def test_another_namespace_hash_or_key_type_is_no_signature(name: str) -> None:
+    assert not sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, recorded(name))
+
+
+def test_another_key_or_message_is_no_signature() -> None:
+    block = recorded("approval")
+    assert not sshsig.verify(person("jon").public.raw, NAMESPACE, MESSAGE, block)
+    assert not sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE + b" ", block)
+
+
+def test_every_single_byte_of_a_block_counts() -> None:
+    block = recorded("approval")
+    for at in range(len(block)):
+        bent = bytes((*block[:at], block[at] ^ 1, *block[at + 1 :]))
+        assert not sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, bent), at
+    for other in (block + b"\x00", block[:-1], b"", block * 2):
+        assert not sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, other)
+
+
+def test_a_signature_over_the_bare_message_is_no_signature() -> None:
+    """Signed without the SSHSIG preamble (as for an SSH login), the same key says nothing."""
+    block = recorded("approval")
+    raw = (VECTORS / "without_passphrase").read_bytes()
+    assert PersonSigner.from_openssh(raw).public == MIRA.public
+    bare = MIRA._private.sign(MESSAGE)
+    assert not sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, block[:-64] + bare)
+
+
+@given(st.binary(max_size=400))
+def test_armour_comes_off_as_it_went_on(block: bytes) -> None:
+    if block:
+        assert sshsig.dearmor(sshsig.armor(block)) == block
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello", "-----BEGIN SSH SIGNATURE-----\n-----END SSH SIGNATURE-----\n", sshsig.armor(b"x" * 90)[:-30]],
+)
+def test_text_without_armour_is_refused_with_a_sentence(text: str) -> None:
+    with pytest.raises(ValueError, match="not an SSH signature"):
+        sshsig.dearmor(text)
+
+
+def test_armour_around_something_else_is_refused() -> None:
+    with pytest.raises(ValueError, match="not base64"):
+        sshsig.dearmor(sshsig.armor(b"x" * 90).replace("eHh4", "e!h4", 1))
+
+
+def test_ssh_keygen_accepts_ours_and_refuses_it_elsewhere(tmp_path: Path) -> None:
+    """The living oracle; without one on this machine the recorded signature stands in, byte for byte."""
+    oracle = shutil.which("ssh-keygen")
+    ours = sshsig.armor(MIRA.sign("approval", MESSAGE))
+    if oracle is None:
+        assert ours == (VECTORS / "approval.sig").read_text()
+        return
+    (tmp_path / "signature").write_text(ours)
+    (tmp_path / "allowed").write_text(f"mira {MIRA.public.text}\n")
+
+    def verdict(space: str, message: bytes) -> int:
+        command = [oracle, "-Y", "verify", "-f", tmp_path / "allowed", "-I", "mira", "-n", space]
+        return subprocess.run(
+            [*command, "-s", tmp_path / "signature"], input=message, capture_output=True, check=False
+        ).returncode
+
+    assert verdict(NAMESPACE, MESSAGE) == 0
+    assert verdict("git", MESSAGE) != 0
+    assert verdict(NAMESPACE, b"other") != 0
