@@ -1,0 +1,204 @@
+"""Commands on the host: from a directive's grants, through fence and local checks, to a final receipt.
+
+A command is accepted (fence and intent durable), waits for its lanes, begins (local checks), acts, and ends with
+exactly one final receipt. A void ends what has not begun, and asks a running transfer to stop; anything else runs to
+its receipt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from gridops.base.errors import Bug, Refusal
+from gridops.base.ids import Digest
+from gridops.base.record import digest_of
+from gridops.model.action import Drain, Load, Operate, Unload, Warm
+from gridops.model.snapshot import ResidencyState
+from gridops.protocol import receipts
+from gridops.protocol.alarm import Alarm
+from gridops.protocol.fence import Cancel, Execute, Reject, Repeat, Standing, Voided, examine, raise_term, settle
+from gridops.protocol.messages import Body, Outcome, Term
+from gridops.trust.root import walk
+from gridops_agent.core import local
+from gridops_agent.core.events import (
+    Act,
+    BeatSoon,
+    Began,
+    CancelTransfer,
+    Effect,
+    Ended,
+    Enqueue,
+    Heard,
+    RootsCame,
+    Warn,
+)
+from gridops_agent.core.generations import touch
+from gridops_agent.core.state import Command, Held, Host, LastWord, drop, put
+
+Answer = tuple[Host, tuple[Effect, ...]]
+
+
+def roots_came(host: Host, event: RootsCame) -> Answer:
+    """Walk the chain as far as it proves itself. One bad document stops the walk and is shown."""
+    new = [text for text in event.roots if text not in host.roots]
+    for text in new:
+        try:
+            chain = walk(host.chain, (text,))
+        except Refusal as refusal:
+            return host, (Warn(refusal.code, refusal.message),)
+        if chain is not host.chain:
+            host = replace(host, chain=chain, roots=(*host.roots, text))
+    return host, ()
+
+
+def heard(host: Host, event: Heard, now_ms: int) -> Answer:
+    """Take a directive: term, acknowledgements, keys, then each grant in order."""
+    directive = event.directive
+    try:
+        fence = raise_term(host.fence, directive.term, host.chain)
+    except Refusal as refusal:
+        return host, (Warn(refusal.code, refusal.message),)
+    effects: list[Effect] = []
+    acked = receipts.acknowledge(host.receipts, directive.acked_rseq)
+    if isinstance(acked, Alarm):
+        effects.append(Warn(acked.code, acked.detail))
+        acked = host.receipts
+    word = LastWord(keys=directive.keys, protection=directive.protection, floor_ms=event.floor_ms, epoch=event.epoch)
+    host = replace(host, fence=fence, receipts=acked, last_word=word)
+    for grant in directive.grants:
+        host, more = _granted(host, grant, now_ms)
+        effects += more
+    return host, tuple(effects)
+
+
+def _granted(host: Host, envelope: str, now_ms: int) -> Answer:
+    standing = Standing(now_ms=now_ms, fresh=True, chain=host.chain, owed=receipts.owed_count(host.receipts))
+    ruling = examine(host.fence, envelope, standing)
+    match ruling:
+        case Execute(grant=grant, fence=fence):
+            digest = digest_of(grant.body)
+            command = Command(body=grant.body, term=grant.term, accepted_ms=now_ms)
+            return replace(host, fence=fence, commands=put(host.commands, digest, command)), (Enqueue(digest),)
+        case Voided(grant=grant, fence=fence):
+            host = replace(host, fence=fence)
+            return _receipt(host, grant.body, grant.term, now_ms, Ended(digest_of(grant.body), Outcome.VOIDED))
+        case Repeat(body=body):
+            return _said_before(host, body)
+        case Cancel(body=body):
+            return _cancel(host, body, now_ms)
+        case Reject(final=True, grant=grant, fence=fence, code=code, detail=detail):
+            if grant is None:
+                raise Bug("a final refusal names its command")
+            ended = Ended(digest_of(grant.body), Outcome.REFUSED, code, detail)
+            return _receipt(replace(host, fence=fence), grant.body, grant.term, now_ms, ended)
+        case Reject(code=code, detail=detail):
+            return host, (Warn(code, detail),)
+        case _:
+            assert_never(ruling)
+
+
+def _said_before(host: Host, body: Digest) -> Answer:
+    """The controller asks again about something decided: send its receipt once more, whatever it acknowledged."""
+    stored = receipts.stored(host.receipts, body)
+    if stored is None or stored.rseq > host.receipts.acked:
+        return host, ()
+    again = receipts.acknowledge(host.receipts, stored.rseq - 1)
+    if isinstance(again, Alarm):
+        raise Bug("a stored receipt is not above the newest")
+    return replace(host, receipts=again), (BeatSoon(),)
+
+
+def _cancel(host: Host, body: Digest, now_ms: int) -> Answer:
+    command = host.commands.get(body)
+    if command is None:
+        return host, ()
+    if command.began_ms is None:
+        return ended(host, Ended(body, Outcome.VOIDED), now_ms)
+    if isinstance(command.body.action, Load):
+        return host, (CancelTransfer(body),)
+    return host, ()
+
+
+def began(host: Host, event: Began, now_ms: int) -> Answer:
+    """The command has its lanes. Refuse it for good, or record that it acts and let it."""
+    command = host.commands.get(event.body)
+    if command is None:  # voided while it waited
+        return host, ()
+    no = local.objection(host, command) or event.objection
+    if no is not None:
+        return ended(host, Ended(event.body, Outcome.REFUSED, *no), now_ms)
+    host = replace(host, commands=put(host.commands, event.body, replace(command, began_ms=now_ms)))
+    action = command.body.action
+    match action:
+        case Load():
+            return host, (Act(event.body),)
+        case Warm():
+            held = _new_residency(event.body, action, now_ms)
+            host = replace(host, held=put(host.held, event.body, held))
+            return touch(host, action.devices), (Act(event.body), BeatSoon())
+        case Drain():
+            return _drain(host, action, event.body, now_ms)
+        case Unload():
+            return host, (Act(event.body),)
+        case Operate():
+            return _operate(host, action, event.body, now_ms)
+        case _:
+            assert_never(action)
+
+
+def _new_residency(body: Digest, warm: Warm, now_ms: int) -> Held:
+    return Held(
+        body=body,
+        warm=warm,
+        state=ResidencyState.WARMING,
+        since_ms=now_ms,
+        serves=warm.serves,
+        restart=warm.restart,
+        drain_ms=warm.drain_ms,
+    )
+
+
+def _drain(host: Host, drain: Drain, body: Digest, now_ms: int) -> Answer:
+    held = host.held[drain.incarnation]
+    if held.state is not ResidencyState.DRAINING:
+        # A drained residency is not kept alive any more: its retry is off.
+        held = replace(held, state=ResidencyState.DRAINING, since_ms=now_ms, retry_at_ms=None)
+        host = touch(replace(host, held=put(host.held, held.body, held)), held.warm.devices)
+    return host, (Act(body), BeatSoon())
+
+
+def _operate(host: Host, operate: Operate, body: Digest, now_ms: int) -> Answer:
+    held = host.held[operate.incarnation]
+    new = replace(held, serves=operate.serves, restart=operate.restart, drain_ms=operate.drain_ms)
+    if new != held:
+        host = touch(replace(host, held=put(host.held, held.body, new)), held.warm.devices)
+    return ended(host, Ended(body, Outcome.SUCCEEDED), now_ms)
+
+
+def ended(host: Host, event: Ended, now_ms: int) -> Answer:
+    """The command is over: its residency goes if it was unloaded, and the one final receipt is made."""
+    command = host.commands.get(event.body)
+    if command is None:
+        raise Bug(f"the command {event.body} ended twice")
+    action = command.body.action
+    if isinstance(action, Unload) and event.outcome is Outcome.SUCCEEDED and action.incarnation in host.held:
+        devices = host.held[action.incarnation].warm.devices
+        host = touch(replace(host, held=drop(host.held, action.incarnation)), devices)
+    host = replace(host, commands=drop(host.commands, event.body))
+    return _receipt(host, command.body, command.term, now_ms, event, command.began_ms or command.accepted_ms)
+
+
+def _receipt(host: Host, body: Body, term: Term, now_ms: int, event: Ended, began_ms: int | None = None) -> Answer:
+    statement = receipts.Statement(
+        body=event.body,
+        seq=body.seq,
+        term=term,
+        outcome=event.outcome,
+        code=event.code,
+        detail=event.detail[:2_000] if event.detail is not None else None,
+        began_ms=began_ms if began_ms is not None else now_ms,
+        ended_ms=now_ms,
+    )
+    chain, receipt = receipts.state(host.receipts, host.boot, statement)
+    return replace(host, receipts=chain, fence=settle(host.fence, event.body, receipt.rseq)), (BeatSoon(),)

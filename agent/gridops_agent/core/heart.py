@@ -1,0 +1,83 @@
+"""The host's heart: one pure step from what it remembers and what happened to what it remembers next and what to do.
+
+Called by the shell for every event, one after the other. The shell writes the new memory to the ledger before it
+carries out a single effect: an intent is durable before its effect, an outcome before its receipt is sent. The heart
+never waits, never retries by itself, and never treats an unknown as success.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from gridops_agent.core import commands, lives
+from gridops_agent.core.events import (
+    Began,
+    Died,
+    Effect,
+    Ended,
+    Event,
+    Heard,
+    Listed,
+    Measured,
+    Placed,
+    Proved,
+    Resumed,
+    RetryDue,
+    RootsCame,
+    Spawned,
+    StartFailed,
+    StateChanged,
+    Stuck,
+)
+from gridops_agent.core.generations import capacity, host_state
+from gridops_agent.core.state import Host
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next memory and the effects, in order."""
+
+    host: Host
+    effects: tuple[Effect, ...] = ()
+
+
+def step(host: Host, event: Event, now_ms: int) -> Step:
+    """One event. `now_ms` is controller time as far as this host knows."""
+    return Step(*_answer(host, event, now_ms))
+
+
+def _answer(host: Host, event: Event, now_ms: int) -> tuple[Host, tuple[Effect, ...]]:  # noqa: C901 - one line each
+    match event:
+        case RootsCame():
+            return commands.roots_came(host, event)
+        case Heard():
+            return commands.heard(host, event, now_ms)
+        case Began():
+            return commands.began(host, event, now_ms)
+        case Ended():
+            return commands.ended(host, event, now_ms)
+        case Placed():
+            return lives.placed(host, event), ()
+        case Spawned():
+            return lives.spawned(host, event), ()
+        case Listed():
+            return lives.listed(host, event, now_ms)
+        case Died():
+            return lives.died(host, event, now_ms)
+        case StartFailed():
+            return lives.start_failed(host, event, now_ms)
+        case Stuck():
+            return lives.stuck(host, event, now_ms)
+        case Proved():
+            return lives.proved(host, event, now_ms)
+        case RetryDue():
+            return lives.retry_due(host, event, now_ms)
+        case Measured():
+            return capacity(host, event.devices), ()
+        case StateChanged():
+            return host_state(host, event.state, event.reasons), ()
+        case Resumed():
+            return lives.resumed(host, event, now_ms)
+        case _:
+            assert_never(event)

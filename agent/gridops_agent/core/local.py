@@ -1,0 +1,91 @@
+"""The host's own checks when an effect is about to start: state, preconditions, ceilings. Each has one code.
+
+Made after the fence has accepted a command, at the moment of its effect, because much may have changed while it waited
+for its lanes. A host's own protection outranks the controller, so nothing here can be overruled by a grant.
+"""
+
+from __future__ import annotations
+
+from gridops.base.codes import refusals as codes
+from gridops.base.ids import DeviceId, Digest
+from gridops.base.units import render_bytes
+from gridops.model.action import Drain, Load, Operate, Unload, Warm
+from gridops.model.fleet import DeviceKind
+from gridops.model.snapshot import HostState, ResidencyState
+from gridops_agent.core.state import Command, Host
+
+No = tuple[str, str]
+"""A code and one sentence."""
+
+
+def objection(host: Host, command: Command) -> No | None:
+    """Why this command's effect may not start now; None when it may."""
+    action = command.body.action
+    for wanted in command.body.precondition:
+        have = host.generation(wanted.device)
+        if have != wanted.generation:
+            return (
+                codes.PRECONDITION.code,
+                f"{wanted.device} is at generation {have}, the command was planned for {wanted.generation}",
+            )
+    match action:
+        case Load():
+            return _accepts(host)
+        case Warm():
+            return _accepts(host) or _fits(host, action)
+        case Drain() | Operate():
+            return _present(host, action.incarnation)
+        case Unload():
+            return _may_unload(host, action)
+
+
+def _accepts(host: Host) -> No | None:
+    if host.state in (HostState.ACCEPTING, HostState.THROTTLED):
+        return None
+    reasons = f": {'; '.join(host.reasons)}" if host.reasons else ""
+    return codes.HOST_STATE.code, f"this host is {host.state}{reasons}"
+
+
+def _fits(host: Host, warm: Warm) -> No | None:
+    """The sum of what is planned and what others use must not exceed a device. Free memory is never asked."""
+    devices = {d.id: d for d in host.measured}
+    ram = next((d.id for d in host.measured if d.kind in (DeviceKind.CPU, DeviceKind.UNIFIED)), None)
+    need: dict[DeviceId, int] = {}
+    for device in warm.devices:
+        need[device] = need.get(device, 0) + warm.device_bytes
+    if ram is not None and warm.host_bytes:
+        need[ram] = need.get(ram, 0) + warm.host_bytes
+    for device, bytes_needed in sorted(need.items()):
+        if device not in devices:
+            return codes.OVER_CEILING.code, f"this host has no device {device}"
+        report = devices[device]
+        planned = planned_bytes(host, device, ram)
+        if planned + report.external_bytes + bytes_needed > report.total_bytes:
+            return codes.OVER_CEILING.code, (
+                f"{device} has {render_bytes(report.total_bytes)}: {render_bytes(planned)} are planned here, "
+                f"{render_bytes(report.external_bytes)} used by others, {render_bytes(bytes_needed)} more do not fit"
+            )
+    return None
+
+
+def planned_bytes(host: Host, device: DeviceId, ram: DeviceId | None) -> int:
+    """What the residencies of this host hold of a device, by their plans. A failed one counts: it may hold memory."""
+    total = 0
+    for held in host.held.values():
+        total += held.warm.device_bytes * held.warm.devices.count(device)
+        if device == ram:
+            total += held.warm.host_bytes
+    return total
+
+
+def _present(host: Host, incarnation: Digest) -> No | None:
+    if incarnation in host.held:
+        return None
+    return codes.NO_RESIDENCY.code, f"no residency {incarnation} is on this host"
+
+
+def _may_unload(host: Host, unload: Unload) -> No | None:
+    held = host.held.get(unload.incarnation)
+    if held is None or unload.force or held.state in (ResidencyState.DRAINING, ResidencyState.FAILED):
+        return None
+    return codes.NOT_DRAINED.code, f"{unload.replica} is {held.state}: it has to be drained first"

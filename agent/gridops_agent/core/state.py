@@ -1,0 +1,135 @@
+"""What a host remembers: fence, receipts, open commands, residencies, generations. All of it lies in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar
+
+from gridops.base.ids import DeviceId, Digest
+from gridops.base.record import record
+from gridops.model.action import Warm
+from gridops.model.policy import ClassProtection
+from gridops.model.profile import Restart
+from gridops.model.snapshot import DeviceReport, HostState, ResidencyState
+from gridops.protocol.fence import Fence
+from gridops.protocol.messages import Body, GatewayKey, Term
+from gridops.protocol.receipts import Receipts
+from gridops.trust.root import RootChain
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+HOST = DeviceId("")
+"""The key under which the host's own generation is kept; no device has this name."""
+
+
+@record
+class Handle:
+    """One engine process: what proves its identity, and where it listens."""
+
+    pid: int
+    birth: str
+    port: int
+    key_file: str
+    executable: str | None = None
+    settled: bool = False
+    """True once it has been ready: from then on the executable must match too."""
+
+
+@record
+class Held:
+    """A residency: what one warm command made, or is making, true on this host.
+
+    It stays until an unload is proved, or until its first start has failed; while it stays, its memory is counted.
+    """
+
+    body: Digest
+    warm: Warm
+    """The action as it was signed; `serves`, `restart` and `drain_ms` below are what holds now."""
+    state: ResidencyState
+    since_ms: int
+    serves: tuple[str, ...]
+    restart: Restart
+    drain_ms: int
+    handle: Handle | None = None
+    applied: bool = False
+    """True once it has been ready: only what was applied is kept alive."""
+    port: int | None = None
+    """Chosen before the start, so that a process found by its cookie alone can be reached."""
+    restarts: int = 0
+    """All restarts so far; shown."""
+    recent_ms: tuple[int, ...] = ()
+    """Moments of the restarts inside the policy's window."""
+    retry_at_ms: int | None = None
+    """When keep-alive starts it again; None while it runs or has been given up."""
+    code: str | None = None
+    detail: str | None = None
+
+
+@record
+class Command:
+    """A body that this host has accepted and not yet answered with a final receipt."""
+
+    body: Body
+    term: Term
+    accepted_ms: int
+    began_ms: int | None = None
+
+
+@record
+class Count:
+    """A generation, and the capacity it stands for."""
+
+    generation: int
+    total_bytes: int = 0
+
+
+@record
+class LastWord:
+    """What the last fresh directive left behind; front and clock live by it while the controller is away."""
+
+    keys: tuple[GatewayKey, ...] = ()
+    protection: ClassProtection | None = None
+    floor_ms: int = 0
+    epoch: int = 0
+
+
+def _none() -> Mapping[K, V]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Everything a host knows. `boot`, `measured`, `state` and `reasons` are of this run; the rest is durable."""
+
+    boot: str
+    """Random id of this run of the agent."""
+    chain: RootChain
+    roots: tuple[str, ...]
+    """Every root document from the first, as text: a restarted agent walks them again."""
+    fence: Fence
+    receipts: Receipts
+    last_word: LastWord = field(default_factory=LastWord)
+    commands: Mapping[Digest, Command] = field(default_factory=_none)
+    held: Mapping[Digest, Held] = field(default_factory=_none)
+    counts: Mapping[DeviceId, Count] = field(default_factory=_none)
+    measured: tuple[DeviceReport, ...] = ()
+    state: HostState = HostState.ACCEPTING
+    reasons: tuple[str, ...] = ()
+
+    def generation(self, device: DeviceId = HOST) -> int:
+        """The generation of a device, or of the host itself."""
+        count = self.counts.get(device)
+        return count.generation if count is not None else 0
+
+
+def put(rows: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
+    """The mapping with one row set."""
+    return MappingProxyType({**rows, key: value})
+
+
+def drop(rows: Mapping[K, V], key: K) -> Mapping[K, V]:
+    """The mapping without one row."""
+    return MappingProxyType({k: v for k, v in rows.items() if k != key})

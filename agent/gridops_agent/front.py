@@ -1,0 +1,224 @@
+"""The front: the agent's door to its engines. TLS, who may ask, drain fence and the count of work in flight.
+
+Clients present a key whose SHA-256 the last directive named; engines listen on loopback with a key of their own that
+never leaves this host. The front routes by the model id in the request, streams without buffering, and counts what is
+in flight per residency truthfully, also when a client walks away. It never logs bodies or keys, and decides nothing
+about which model should be here.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import ssl
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from gridops.base import limits
+from gridops.base.errors import BadSetup
+from gridops.base.ids import Digest, ProfileName
+from gridops.protocol.messages import GatewayKey
+from gridops_agent.engines.base import Door
+
+RETRY_AFTER_S = 2
+_PASSED_UP = frozenset({"accept", "content-type", "traceparent", "tracestate", "x-request-id", "user-agent"})
+_PASSED_DOWN = frozenset({"content-type", "cache-control", "x-request-id", "retry-after"})
+_UPSTREAM = aiohttp.ClientTimeout(total=None, connect=10, sock_read=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One residency as the front sees it."""
+
+    body: Digest
+    profile: ProfileName
+    serves: tuple[str, ...]
+    door: Door
+    admitting: bool
+    """False while it drains: what is in flight ends, nothing new begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Everything the front goes by; replaced as a whole, so that a request never sees half a change."""
+
+    routes: tuple[Route, ...] = ()
+    keys: tuple[GatewayKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Exception):
+    """An answer in the form OpenAI clients understand."""
+
+    status: int
+    kind: str
+    message: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def answer(self) -> web.Response:
+        error = {"message": self.message, "type": self.kind, "code": self.kind}
+        return web.json_response({"error": error}, status=self.status, headers=self.headers)
+
+
+class Front:
+    """The listener. `table` is set by the shell; `in_flight` is read by it."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.in_flight: Counter[Digest] = Counter()
+        self._http: aiohttp.ClientSession | None = None
+        self._runner: web.AppRunner | None = None
+        self._closing = False
+
+    async def open(self, host: str, port: int, tls: ssl.SSLContext) -> int:
+        """Listen; returns the port (useful when 0 was asked for). Raises BadSetup when the address cannot be had."""
+        app = web.Application(client_max_size=limits.FRONT_BODY_BYTES, middlewares=[_refusals])
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_post("/v1/{path:[a-z0-9_/-]{1,64}}", self._forward)
+        # A client that walks away must end its request here at once, so that the count and the engine's slot are freed.
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=10)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, ssl_context=tls, reuse_address=True)
+        try:
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise BadSetup(
+                f"the front cannot listen on {host}:{port}: {error.strerror}",
+                hints=("stop what uses the port, or change `front` in agent.toml",),
+            ) from error
+        self._http = aiohttp.ClientSession(
+            auto_decompress=False, connector=aiohttp.TCPConnector(limit=0), timeout=_UPSTREAM, trust_env=False
+        )
+        return int(self._runner.addresses[0][1])
+
+    def fence(self) -> None:
+        """Refuse everything new from now on (the agent is leaving)."""
+        self._closing = True
+
+    async def close(self) -> None:
+        self._closing = True
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._http is not None:
+            await self._http.close()
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "leaving" if self._closing else "ok"})
+
+    async def _models(self, request: web.Request) -> web.Response:
+        key = self._caller(request)
+        ids = {name for route in self._open_to(key) for name in route.serves}
+        rows = [{"id": name, "object": "model", "owned_by": "gridops"} for name in sorted(ids)]
+        return web.json_response({"object": "list", "data": rows})
+
+    def _caller(self, request: web.Request) -> GatewayKey:
+        """The key a request presents. Every key is compared, so that timing tells nothing about which ones exist."""
+        scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+        offered = "sha256:" + sha256(value.strip().encode("utf-8", "surrogateescape")).hexdigest()
+        found: GatewayKey | None = None
+        for key in self.table.keys:
+            if hmac.compare_digest(key.sha256, offered):
+                found = key
+        if found is None or scheme.lower() != "bearer":
+            raise Refused(401, "invalid_api_key", "no valid key: send `Authorization: Bearer <key>`")
+        return found
+
+    def _open_to(self, key: GatewayKey) -> tuple[Route, ...]:
+        return tuple(r for r in self.table.routes if r.admitting and (not key.profiles or r.profile in key.profiles))
+
+    def _choose(self, key: GatewayKey, model: str) -> Route:
+        """The least loaded residency that serves a model to this caller."""
+        serving = [r for r in self.table.routes if model in r.serves]
+        allowed = [r for r in serving if not key.profiles or r.profile in key.profiles]
+        if not allowed:
+            raise Refused(404, "model_not_found", f"the model `{model[:80]}` is not served here")
+        admitting = [r for r in allowed if r.admitting]
+        if not admitting or self._closing:
+            wait = {"Retry-After": str(RETRY_AFTER_S)}
+            raise Refused(503, "model_draining", f"the model `{model[:80]}` takes no new requests here", wait)
+        return min(admitting, key=lambda r: (self.in_flight[r.body], r.body))
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        key = self._caller(request)
+        if self.in_flight.total() >= limits.FRONT_IN_FLIGHT:
+            raise Refused(503, "overloaded", "too many requests in flight", {"Retry-After": str(RETRY_AFTER_S)})
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge as error:
+            raise Refused(413, "request_too_large", f"at most {limits.FRONT_BODY_BYTES} bytes") from error
+        route = self._choose(key, _model(body))
+        # No await between the choice and the count: a drain that begins in between would not see this request.
+        self.in_flight[route.body] += 1
+        try:
+            return await self._stream(request, route, body)
+        finally:
+            self.in_flight[route.body] -= 1
+            if not self.in_flight[route.body]:
+                del self.in_flight[route.body]
+
+    async def _stream(self, request: web.Request, route: Route, body: bytes) -> web.StreamResponse:
+        assert self._http is not None
+        headers = {n: v for n, v in request.headers.items() if n.lower() in _PASSED_UP} | route.door.headers
+        url = f"{route.door.url}/v1/{request.match_info['path']}"
+        try:
+            upstream = await self._http.post(url, data=body, headers=headers, allow_redirects=False)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Refused(502, "engine_unreachable", "the model's engine does not answer") from error
+        try:
+            down = {n: v for n, v in upstream.headers.items() if n.lower() in _PASSED_DOWN}
+            answer = web.StreamResponse(status=upstream.status, headers=down)
+            await answer.prepare(request)
+            try:
+                async for chunk in upstream.content.iter_any():
+                    await answer.write(chunk)
+            except (aiohttp.ClientError, OSError):
+                # The engine ended in the middle: closing without the last chunk tells the client that it was cut.
+                if request.transport is not None:
+                    request.transport.abort()
+                return answer
+            await answer.write_eof()
+            return answer
+        finally:
+            upstream.close()
+
+
+@web.middleware
+async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
+    try:
+        answer: web.StreamResponse = await handler(request)
+        return answer
+    except Refused as refused:
+        return refused.answer()
+    except web.HTTPException as error:
+        return Refused(error.status, "not_found" if error.status == 404 else "bad_request", error.reason).answer()
+
+
+def _model(body: bytes) -> str:
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "invalid_json", "the request is not JSON") from error
+    model = asked.get("model") if isinstance(asked, dict) else None
+    if not isinstance(model, str) or not model:
+        raise Refused(400, "model_missing", "the request names no `model`")
+    return model
+
+
+def tls_context(cert: Path, key: Path) -> ssl.SSLContext:
+    """TLS 1.3 and nothing older, with the certificate made when the host joined."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise BadSetup(f"{cert} and {key} are not a usable certificate: {error}") from error
+    return context

@@ -1,0 +1,375 @@
+"""The ledger: what this host has promised and done, in SQLite. The only module of the agent that opens sqlite3.
+
+One transaction per step of the heart, written with synchronous=FULL before any effect of that step. Each row carries
+the digest of its content, bodies and receipts carry the digest of the one before them, and both are checked when the
+ledger is opened. A ledger that does not verify is set aside and never read as if it were empty: `damage` says so, and
+goes on saying so after restarts, until the host is enrolled anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from gridops.base import canon
+from gridops.base.errors import BadSetup, Failed, Refusal
+from gridops.base.ids import DeviceId, Digest, HostId
+from gridops.base.record import Malformed, digest_of, from_bytes, record, to_bytes
+from gridops.disk.quarantine import set_aside
+from gridops.protocol.fence import Decided, Fence, new_fence
+from gridops.protocol.messages import Head, Receipt, Term
+from gridops.protocol.receipts import Receipts, new_receipts
+from gridops.trust.root import RootChain, genesis, walk
+from gridops_agent.core.state import Command, Count, Held, Host, LastWord
+
+FORM = 1
+"""Version of the tables. A later one brings its own step in `_migrate`."""
+T = TypeVar("T")
+
+
+class Unwritable(Failed):
+    """A step could not be made durable; nothing of it may happen."""
+
+
+@record
+class Identity:
+    """Whose ledger this is."""
+
+    fleet: Digest
+    host: HostId
+    host_key: str
+
+
+@record
+class FenceRow:
+    term: Term
+    head: Head
+
+
+@record
+class ReceiptsRow:
+    head: int
+    prev: Digest
+    acked: int
+
+
+@record
+class RootRow:
+    text: str
+
+
+@record
+class Proof:
+    """A file whose SHA-256 was computed, and how the file looked then. Any change of the look voids it."""
+
+    sha256: Digest
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    device: int
+
+
+@record
+class Note:
+    """A small fact that is kept over restarts, such as the front's port."""
+
+    text: str
+
+
+_KINDS: Mapping[str, type[Any]] = MappingProxyType(
+    {
+        "identity": Identity,
+        "root": RootRow,
+        "fence": FenceRow,
+        "decided": Decided,
+        "receipts": ReceiptsRow,
+        "receipt": Receipt,
+        "word": LastWord,
+        "command": Command,
+        "held": Held,
+        "count": Count,
+        "proof": Proof,
+        "note": Note,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What was found wrong, and where the damaged file lies now."""
+
+    why: str
+    aside: str
+
+
+class _Damaged(Exception):
+    """Internal: the file does not verify."""
+
+
+class Ledger:
+    """An open ledger. Steps and proofs are written from several threads, one transaction at a time."""
+
+    def __init__(self, connection: sqlite3.Connection, damage: Damage | None) -> None:
+        self._db = connection
+        self._lock = Lock()
+        self.damage = damage
+
+    @classmethod
+    def create(cls, path: Path, identity: Identity, roots: tuple[str, ...]) -> Ledger:
+        """A new ledger for a host that has just joined. Raises Failed if there is one already."""
+        if path.exists():
+            raise Failed(f"{path} exists already; nothing was changed")
+        ledger = cls(_connect(path), None)
+        rows: dict[tuple[str, str], Any] = {("identity", ""): identity}
+        ledger._write(rows | _root_rows(roots), ())
+        return ledger
+
+    @classmethod
+    def open(cls, path: Path, identity: Identity, spare_roots: tuple[str, ...], now_ms: int) -> Ledger:
+        """Open and verify. A damaged file is set aside; what follows it remembers that, whose it is and the roots."""
+        if not path.exists():
+            raise BadSetup(
+                f"{path} is missing: this host has not joined, or its memory was deleted",
+                hints=("join again with a new token: gridops-agent join TOKEN",),
+            )
+        try:
+            ledger = cls(_connect(path), None)
+            ledger._verify(identity)
+        except (sqlite3.DatabaseError, _Damaged) as error:
+            return cls._without_memory(path, identity, spare_roots, Damage(str(error), ""), now_ms)
+        if ledger.note("damage") is not None:
+            ledger.damage = Damage(ledger.note("damage") or "", ledger.note("aside") or "")
+        return ledger
+
+    @classmethod
+    def _without_memory(
+        cls, path: Path, identity: Identity, roots: tuple[str, ...], damage: Damage, now_ms: int
+    ) -> Ledger:
+        aside = set_aside(path, f"the ledger does not verify: {damage.why}", now_ms)
+        ledger = cls(_connect(path), Damage(damage.why, str(aside)))
+        rows: dict[tuple[str, str], Any] = {
+            ("identity", ""): identity,
+            ("note", "damage"): Note(text=damage.why),
+            ("note", "aside"): Note(text=str(aside)),
+        }
+        ledger._write(rows | _root_rows(roots), ())
+        return ledger
+
+    @classmethod
+    def look(cls, path: Path) -> Ledger:
+        """Read only, beside a running agent (for `status`). Raises Failed when there is nothing to read."""
+        try:
+            connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, timeout=2)
+            connection.execute("SELECT COUNT(*) FROM entry").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise Failed(f"cannot read {path}: {error}") from error
+        return cls(connection, None)
+
+    def close(self) -> None:
+        self._db.close()
+
+    # --- the host -------------------------------------------------------------------------------------------------
+
+    def load(self, boot: str) -> Host:
+        """Everything a host remembers. Raises BadSetup when the root documents do not hold."""
+        identity = self._one("identity", Identity)
+        if identity is None:
+            raise BadSetup("the ledger names no host")
+        chain, roots = self._chain(identity)
+        empty_fence = new_fence(identity.fleet, identity.host, identity.host_key)
+        empty_receipts = new_receipts(identity.fleet, identity.host, identity.host_key)
+        fence = self._one("fence", FenceRow)
+        chained = self._one("receipts", ReceiptsRow)
+        return Host(
+            boot=boot,
+            chain=chain,
+            roots=roots,
+            fence=empty_fence
+            if fence is None
+            else Fence(
+                fleet=identity.fleet,
+                host=identity.host,
+                host_key=identity.host_key,
+                term=fence.term,
+                head=fence.head,
+                decided=tuple(row for _, row in self._rows("decided", Decided)),
+            ),
+            receipts=empty_receipts
+            if chained is None
+            else Receipts(
+                fleet=identity.fleet,
+                host=identity.host,
+                head=chained.head,
+                prev=chained.prev,
+                acked=chained.acked,
+                kept=tuple(row for _, row in self._rows("receipt", Receipt)),
+            ),
+            last_word=self._one("word", LastWord) or LastWord(),
+            commands=MappingProxyType({Digest(key): row for key, row in self._rows("command", Command)}),
+            held=MappingProxyType({Digest(key): row for key, row in self._rows("held", Held)}),
+            counts=MappingProxyType({DeviceId(key): row for key, row in self._rows("count", Count)}),
+        )
+
+    def _chain(self, identity: Identity) -> tuple[RootChain, tuple[str, ...]]:
+        roots = tuple(row.text for _, row in self._rows("root", RootRow))
+        if not roots:
+            raise BadSetup(
+                "the ledger holds no root document any more",
+                hints=("join this host again with a new token: gridops-agent join TOKEN",),
+            )
+        try:
+            return walk(genesis(roots[0], identity.fleet), roots[1:]), roots
+        except Refusal as refusal:
+            raise BadSetup(f"the root documents in the ledger do not hold: {refusal.message}") from refusal
+
+    def write(self, old: Host, new: Host) -> None:
+        """Make the difference durable, in one transaction. Raises Unwritable; then nothing of it is."""
+        before, after = _entries(old), _entries(new)
+        changed = {key: value for key, value in after.items() if before.get(key) is not value}
+        changed = {key: value for key, value in changed.items() if before.get(key) != value}
+        self._write(changed, tuple(key for key in before if key not in after))
+
+    # --- small facts ----------------------------------------------------------------------------------------------
+
+    def note(self, key: str) -> str | None:
+        found = self._one("note", Note, key)
+        return found.text if found is not None else None
+
+    def keep_note(self, key: str, text: str) -> None:
+        self._write({("note", key): Note(text=text)}, ())
+
+    def proofs(self) -> Mapping[str, Proof]:
+        return MappingProxyType(dict(self._rows("proof", Proof)))
+
+    def keep_proof(self, path: str, proof: Proof | None) -> None:
+        """Remember, or with None forget, that a file was proved."""
+        if proof is None:
+            self._write({}, (("proof", path),))
+        else:
+            self._write({("proof", path): proof}, ())
+
+    # --- rows -----------------------------------------------------------------------------------------------------
+
+    def _rows(self, kind: str, shape: type[T]) -> Iterator[tuple[str, T]]:
+        query = "SELECT key, value FROM entry WHERE kind = ? ORDER BY key"
+        for key, value in self._db.execute(query, (kind,)):
+            yield key, from_bytes(shape, value)
+
+    def _one(self, kind: str, shape: type[T], key: str = "") -> T | None:
+        row = self._db.execute("SELECT value FROM entry WHERE kind = ? AND key = ?", (kind, key)).fetchone()
+        return from_bytes(shape, row[0]) if row is not None else None
+
+    def _write(self, put: Mapping[tuple[str, str], Any], gone: tuple[tuple[str, str], ...]) -> None:
+        if not put and not gone:
+            return
+        try:
+            with self._lock:
+                self._transact(put, gone)
+        except sqlite3.Error as error:
+            raise Unwritable(f"the ledger cannot be written: {error}") from error
+
+    def _transact(self, put: Mapping[tuple[str, str], Any], gone: tuple[tuple[str, str], ...]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.executemany("DELETE FROM entry WHERE kind = ? AND key = ?", gone)
+            self._db.executemany(
+                "INSERT INTO entry (kind, key, value, digest) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, digest = excluded.digest",
+                [(kind, key, raw, _digest(kind, key, raw)) for (kind, key), raw in _rendered(put)],
+            )
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _verify(self, identity: Identity) -> None:
+        """Raises _Damaged when anything in the file is not what was written."""
+        problems = [row[0] for row in self._db.execute("PRAGMA integrity_check")]
+        if problems != ["ok"]:
+            raise _Damaged(f"integrity check: {problems[0]}")
+        for kind, key, value, digest in self._db.execute("SELECT kind, key, value, digest FROM entry"):
+            if kind not in _KINDS:
+                raise _Damaged(f"row {kind}/{key} is of an unknown kind")
+            if not isinstance(value, bytes) or _digest(kind, key, value) != digest:
+                raise _Damaged(f"row {kind}/{key} is not what was written")
+            try:
+                from_bytes(_KINDS[kind], value)
+            except Malformed as error:
+                raise _Damaged(f"row {kind}/{key}: {error}") from error
+        if self._one("identity", Identity) != identity:
+            raise _Damaged("it belongs to another host, fleet or host key")
+        _verify_chains(tuple(row for _, row in self._rows("receipt", Receipt)), self._one("receipts", ReceiptsRow))
+
+
+def _verify_chains(kept: tuple[Receipt, ...], chained: ReceiptsRow | None) -> None:
+    """The newest receipts follow each other without a gap up to the head."""
+    by_number = {receipt.rseq: receipt for receipt in kept}
+    if chained is None:
+        if kept:
+            raise _Damaged("receipts without their head")
+        return
+    newest = by_number.get(chained.head)
+    if chained.head and (newest is None or digest_of(newest) != chained.prev):
+        raise _Damaged(f"receipt {chained.head} is missing or is not the one the chain ends with")
+    for receipt in kept:
+        before = by_number.get(receipt.rseq - 1)
+        if before is not None and receipt.prev != digest_of(before):
+            raise _Damaged(f"receipt {receipt.rseq} does not follow receipt {before.rseq}")
+
+
+def _entries(host: Host) -> dict[tuple[str, str], Any]:
+    """A host as rows. Values are the very objects of the host, so that an unchanged row is found without comparing."""
+    rows: dict[tuple[str, str], Any] = {
+        ("fence", ""): FenceRow(term=host.fence.term, head=host.fence.head),
+        ("receipts", ""): ReceiptsRow(head=host.receipts.head, prev=host.receipts.prev, acked=host.receipts.acked),
+        ("word", ""): host.last_word,
+    }
+    rows |= _root_rows(host.roots)
+    rows |= {("decided", f"{d.seq:012d}"): d for d in host.fence.decided}
+    rows |= {("receipt", f"{r.rseq:012d}"): r for r in host.receipts.kept}
+    rows |= {("command", digest): command for digest, command in host.commands.items()}
+    rows |= {("held", digest): held for digest, held in host.held.items()}
+    rows |= {("count", device): count for device, count in host.counts.items()}
+    return rows
+
+
+def _root_rows(roots: tuple[str, ...]) -> dict[tuple[str, str], Any]:
+    return {("root", f"{n:06d}"): RootRow(text=text) for n, text in enumerate(roots, start=1)}
+
+
+def _rendered(rows: Mapping[tuple[str, str], Any]) -> Iterator[tuple[tuple[str, str], bytes]]:
+    for key in sorted(rows):
+        yield key, to_bytes(rows[key])
+
+
+def _digest(kind: str, key: str, value: bytes) -> str:
+    return canon.digest_bytes(b"\x00".join((kind.encode(), key.encode(), value)))
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    new = not path.exists()
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+    if new:
+        path.chmod(0o600)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    form = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if form > FORM:
+        connection.close()
+        raise BadSetup(f"{path} was written by a newer agent (form {form}, this one reads up to {FORM})")
+    if form < FORM:
+        connection.executescript(
+            "BEGIN IMMEDIATE;"
+            "CREATE TABLE entry (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, digest TEXT NOT NULL,"
+            " PRIMARY KEY (kind, key)) WITHOUT ROWID;"
+            f"PRAGMA user_version = {FORM};"
+            "COMMIT;"
+        )
+    return connection
