@@ -1,0 +1,198 @@
+"""One call from arguments to exit code: lazy commands, one way out for every error.
+
+Called by `cli.entry`. Commands are imported only when used (`cli.table`), take their `Context` by `context_of(ctx)`,
+return nothing or an exit code, and raise the errors of `base.errors`; nothing else leaves this module but a number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast
+
+import typer
+import typer.completion
+import typer.core
+import typer.main
+
+from gridops import __version__
+from gridops.base.errors import GridopsError
+from gridops.cli import exits
+from gridops.cli.completion import VARIABLE
+from gridops.cli.errors import report, report_bug
+from gridops.cli.globals import attach, outputs_of
+from gridops.cli.output import Context, Output, Usage
+from gridops.cli.table import GROUPS, available
+from gridops.files.near import nearest
+
+# The library's usage errors share one base, which it does not export by name.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+class Lazy(typer.core.TyperGroup):
+    """The command group that imports a command when it is called, and no sooner."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(available())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        row = available().get(cmd_name)
+        if row is None:
+            return None
+        if cmd_name not in self.commands:
+            self.commands[cmd_name] = load(row.module, cmd_name)
+        return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in available():
+            raise unknown("command", args[0], list(available()))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for group in GROUPS:
+            rows = [(row.name, row.help) for row in available().values() if row.group == group]
+            if rows:
+                with formatter.section(group):
+                    formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        item = cast(Any, typer.completion).shell_completion.CompletionItem
+        names = [item(r.name, help=r.help) for r in available().values() if r.name.startswith(incomplete)]
+        return [*names, *super(typer.core.TyperGroup, self).shell_complete(ctx, incomplete)]
+
+
+def load(module: str, name: str) -> Any:
+    """The command `name` of a module, with the global flags."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    importlib.import_module(module).register(app)
+    return attach(typer.main.get_group(app).commands[name], hidden=True)
+
+
+def root() -> Any:
+    """The whole program as one command."""
+    app = typer.Typer(
+        cls=Lazy,
+        name="gridops",
+        add_completion=False,
+        rich_markup_mode=None,
+        no_args_is_help=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        help="Decides which AI models are resident on which machines, and makes it so.",
+        epilog="Exit codes: gridops help exit-codes. All of a command: gridops help COMMAND.",
+        invoke_without_command=True,
+    )
+
+    @app.callback()
+    def start(
+        ctx: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")
+    ) -> None:
+        if version:
+            print(f"gridops {__version__}")
+            raise typer.Exit
+        if ctx.invoked_subcommand is None:
+            print(ctx.get_help())
+
+    return attach(typer.main.get_group(app), hidden=False)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one call. Whatever happens becomes an exit code, told about in the format asked for."""
+    _prepare_streams()
+    context = _context_for_errors(args)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = _call(args)
+        sys.stdout.flush()
+        return code
+    except GridopsError as error:
+        return report(error, context)
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        return exits.INTERRUPTED
+    except Terminated:
+        return exits.TERMINATED
+    except BrokenPipeError:
+        return _hush()
+    except Exception as fault:  # noqa: BLE001 - the one place where a fault of ours becomes an exit code
+        return report_bug(fault, args, context)
+
+
+def _call(args: Sequence[str]) -> int:
+    if VARIABLE in os.environ:
+        cast(Any, typer.completion).completion_init()
+    try:
+        answer = root().main(list(args), prog_name="gridops", standalone_mode=False)
+    except _UsageError as error:
+        raise _usage(error) from error
+    return answer if isinstance(answer, int) else exits.OK
+
+
+def unknown(what: str, word: str, known: list[str]) -> Usage:
+    """`word` is not one of `known`; suggests the one that was probably meant."""
+    near = nearest(word, known)
+    hints = (f"did you mean `{near}`?",) if near is not None else ("see what there is: gridops --help",)
+    return Usage(f"unknown {what} `{word}`", hints=hints)
+
+
+def _usage(error: Any) -> Usage:
+    """An error of the argument parser in our words."""
+    path = error.ctx.command_path if error.ctx is not None else "gridops"
+    if type(error).__name__ == "NoSuchOption":
+        options = {name for p in error.ctx.command.params for name in (*p.opts, *p.secondary_opts)}
+        long = [name for name in sorted({*options, *error.ctx.help_option_names}) if name.startswith("--")]
+        made = unknown("option", error.option_name, long)
+        return made if made.hints[0].startswith("did") else Usage(made.message, hints=(f"see: {path} --help",))
+    if error.ctx is not None and error.ctx.invoked_subcommand is None and hasattr(error.ctx.command, "commands"):
+        word = next(iter(error.ctx._protected_args or error.ctx.args), "") or _quoted(error.format_message())
+        known = sorted(error.ctx.command.commands)
+        if word and word not in known and "command" in error.format_message().lower():
+            made = unknown("command", f"{path.removeprefix('gridops ')} {word}", [])
+            near = nearest(word, known)
+            return Usage(made.message, hints=(f"did you mean `{near}`?" if near else f"there are: {', '.join(known)}",))
+    message = error.format_message().strip().rstrip(".").replace("Value error, ", "")
+    return Usage(message[:1].lower() + message[1:], hints=(f"see: {path} --help",))
+
+
+def _quoted(message: str) -> str:
+    parts = message.split("'")
+    return parts[1] if len(parts) > 2 else ""
+
+
+def _context_for_errors(args: Sequence[str]) -> Context:
+    with contextlib.suppress(Usage):
+        verb = next((a for a in args if not a.startswith("-")), "gridops")
+        return Context(directory=Path(), outputs=outputs_of(args) or (Output("text"),), command=verb)
+    return Context()
+
+
+def _prepare_streams() -> None:
+    """Answers are UTF-8 wherever they go; a terminal that cannot show a sign gets it escaped, never an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            if stream.isatty():
+                reconfigure(errors="backslashreplace")
+            else:
+                reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _hush() -> int:
+    """The reader of our pipe went away (`| head`): not an error, and no message at exit either."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), cast(int, sys.stdout.fileno()))
+    return exits.OK
