@@ -1,7 +1,7 @@
-"""Assembles the changelog from the fragments in changelog.d; run by whoever releases, and by a test that reads them all.
+"""Assembles the changelog from the fragments in changelog.d; run by whoever releases, checked by a test.
 
-    python docs/changelog.py                    print what the next release would say
-    python docs/changelog.py 0.2.0 2027-01-15   write that section into CHANGELOG.md and remove the fragments
+python docs/changelog.py                    print what the next release would say
+python docs/changelog.py 0.2.0 2027-01-15   write that section into CHANGELOG.md and remove the fragments
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def fragments(folder: Path) -> list[Path]:
 
 
 def entries(paths: list[Path]) -> dict[str, list[str]]:
-    """Entries by kind. A line that begins with blanks continues the entry before it. Raises ValueError with file and line."""
+    """Entries by kind; an indented line continues the one before. Raises ValueError with file and line."""
     found: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for path in paths:
         if NAME.fullmatch(path.name) is None:
@@ -59,7 +59,9 @@ def release(root: Path, title: str) -> None:
     text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
     head, mark, rest = text.partition("\n## ")
     made = section(title, entries(paths))
-    (root / "CHANGELOG.md").write_text(f"{head.rstrip()}\n\n{made}" + (f"\n{mark.lstrip()}{rest}" if mark else ""), encoding="utf-8")
+    (root / "CHANGELOG.md").write_text(
+        f"{head.rstrip()}\n\n{made}" + (f"\n{mark.lstrip()}{rest}" if mark else ""), encoding="utf-8"
+    )
     for path in paths:
         path.unlink()
 
