@@ -73,6 +73,8 @@ class Outbox:
     """The newest body of ours, or the host's head where that was ahead."""
     heard_seq: int = 0
     """The host has said that it decided everything up to here."""
+    obeyed: Term | None = None
+    """The term in the newest heartbeat: which controller the host obeys."""
     acked_rseq: int
     """The newest receipt read; the directive says so to the host."""
     receipt_prev: Digest
@@ -162,6 +164,15 @@ def adopt_body(outbox: Outbox, body: Body, authority: Authority, now_ms: int) ->
     return replace(outbox, head=Head(seq=body.seq, body=identity), entries=(*outbox.entries, entry))
 
 
+def ready(outbox: Outbox, term: Term) -> bool:
+    """May new bodies be enqueued? Only after a heartbeat under our own term.
+
+    Until then a grant of a former controller may still be accepted, perhaps of a body that this one, restored from an
+    old journal, no longer knows; its number must not be given away a second time.
+    """
+    return outbox.held is None and outbox.obeyed == term
+
+
 def void(outbox: Outbox, seq: int) -> Outbox:
     """Want an open body not to happen. Never taken back; same object if there is nothing to void."""
     def mine(entry: Entry) -> bool:
@@ -173,9 +184,10 @@ def void(outbox: Outbox, seq: int) -> Outbox:
 def grants_due(outbox: Outbox, term: Term, now_ms: int) -> tuple[Grant, ...]:
     """What the next directive carries: everything the host has not decided, in order, with fresh validity.
 
-    A void goes on being sent after the host has accepted the body, until the receipt: a transfer can still stop.
+    Nothing until the host obeys `term` (a fresh directive raises it, the next heartbeat says so). A void goes on being
+    sent after the host has accepted the body, until the receipt: a transfer can still stop.
     """
-    if outbox.held is not None:
+    if not ready(outbox, term):
         return ()
     due = [e for e in outbox.entries if e.open and not e.delivered]
     due += [e for e in outbox.entries if e.open and e.delivered and e.wanted is GrantMode.VOID]
@@ -216,22 +228,28 @@ def settle(outbox: Outbox, receipt: Receipt) -> Outbox:
     return _settled(read, receipt)
 
 
-def relearn(outbox: Outbox, heartbeat: Heartbeat) -> Outbox | Alarm:
+def relearn(outbox: Outbox, heartbeat: Heartbeat, term: Term | None = None) -> Outbox | Alarm:
     """Compare heads with a verified heartbeat, before its receipts are read.
+
+    With the controller's own `term`, a heartbeat under another one says nothing yet and is no news: it may be a replay
+    from before this controller began, and its head may still move by grants of the former one.
 
     The host behind is usual: it has not decided the rest. The host ahead means that this controller was restored from
     an old journal or rebuilt: it adopts the host's head, and the bodies still open there as unknown. An Alarm (`fork`,
     `host_rewound`) means that neither can be: put it in with `hold`.
     """
-    head = heartbeat.head
+    if term is not None and heartbeat.term != term:
+        return outbox
     no = _irreconcilable(outbox, heartbeat)
     if no is not None:
         return no
+    head = heartbeat.head
+    heard = outbox if outbox.obeyed == heartbeat.term else replace(outbox, obeyed=heartbeat.term)
     if head.seq <= outbox.head.seq:
-        return mark_delivered(outbox, head.seq)
+        return mark_delivered(heard, head.seq)
     ours = {e.body.seq for e in outbox.entries} | {u.seq for u in outbox.unknown}
     forgotten = tuple(Unknown(seq=h.seq, body=h.body) for h in heartbeat.open if h.seq not in ours)
-    adopted = replace(outbox, head=head, unknown=(*outbox.unknown, *forgotten), receipts_lost=True)
+    adopted = replace(heard, head=head, unknown=(*outbox.unknown, *forgotten), receipts_lost=True)
     return mark_delivered(adopted, head.seq)
 
 
@@ -255,6 +273,7 @@ def resolve(outbox: Outbox, heartbeat: Heartbeat) -> Outbox:
         fresh,
         head=heartbeat.head,
         heard_seq=heartbeat.head.seq,
+        obeyed=heartbeat.term,
         entries=mine,
         unknown=forgotten,
         receipts_lost=True,
