@@ -1,0 +1,363 @@
+"""Shapes of single values: words, names, numbers and quantities with units.
+
+Whether a scalar was quoted matters only where JSON readers would see another type: numbers and flags take no quotes.
+Each class reports its own misuse with what was expected and, where the meaning is certain, the edit that repairs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from gridops.base import ids, units
+from gridops.base.codes import Code
+from gridops.base.codes import files as codes
+from gridops.files import near
+from gridops.files.diagnose import Fix
+from gridops.files.nodes import Hole, Node, Scalar
+from gridops.files.secrets import looks_secret
+from gridops.files.shape import BAD, Reader, Shape, replace, wrong_shape
+
+TEXT_MAX = 2_000
+FREE_TEXT = ["string", "number", "boolean"]
+"""JSON types of a value that we read as text: editors see `zone: 7` as a number and it is welcome."""
+
+
+def scalar(node: Node, reader: Reader, word: str) -> Scalar | None:
+    """The node as one value, or None after reporting what it is instead."""
+    if isinstance(node, Scalar):
+        if node.is_null:
+            reader.error(codes.NO_VALUE, node, "the field has no value", f"expected {word}, or leave the field out")
+            return None
+        return node
+    if not isinstance(node, Hole):
+        wrong_shape(node, reader, f"expected {word}")
+    return None
+
+
+class Text(Shape):
+    """Free text. What looks like a secret is refused wherever it stands."""
+
+    def __init__(self, word: str = "text", *, may_be_long: bool = False) -> None:
+        self.word = word
+        self.may_be_long = may_be_long
+
+    def read(self, node: Node, reader: Reader) -> Any:
+        found = scalar(node, reader, self.word)
+        if found is None:
+            return BAD
+        value = found.value
+        if len(value) > TEXT_MAX:
+            reader.error(codes.RANGE, node, f"text of {len(value)} characters; at most {TEXT_MAX} are allowed")
+            return BAD
+        reason = looks_secret(value) if len(value) >= 16 and not self.may_be_long else None
+        if reason is not None:
+            reader.error(codes.SECRET, node, f"this looks like {reason}", "secrets do not belong in git")
+            return BAD
+        return value
+
+    def export(self) -> dict[str, Any]:
+        return {"type": FREE_TEXT, "maxLength": TEXT_MAX}
+
+
+class Name(Shape):
+    """A name of the house alphabet."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.word = f"the name of a {what}"
+
+    def read(self, node: Node, reader: Reader) -> Any:
+        found = scalar(node, reader, self.word)
+        if found is None:
+            return BAD
+        if ids.NAME.fullmatch(found.value) is None:
+            self._refuse(found, reader)
+            return BAD
+        return found.value
+
+    def _refuse(self, node: Scalar, reader: Reader) -> None:
+        lower = node.value.lower().replace(" ", "-")
+        hint = f"did you mean `{lower}`?" if ids.is_name(lower) else "lower-case letters, digits, `-`, `.`, `_`"
+        shown = node.value if len(node.value) <= 70 else node.value[:60] + "..."
+        reader.error(codes.BAD_NAME, node, f"`{shown}` cannot name a {self.what}", hint)
+
+    def export(self) -> dict[str, Any]:
+        return {"type": ["string", "number"], "pattern": f"^{ids.NAME.pattern}$"}
+
+
+class Pattern(Shape):
+    """Text of one fixed form."""
+
+    def __init__(self, word: str, pattern: str, example: str) -> None:
+        self.word = f"{word}, such as {example}"
+        self._pattern = re.compile(pattern)
+
+    def read(self, node: Node, reader: Reader) -> Any:
+        found = scalar(node, reader, self.word)
+        if found is None:
+            return BAD
+        if self._pattern.fullmatch(found.value) is None:
+            shown = found.value if len(found.value) <= 40 else found.value[:32] + "..."
+            reader.error(codes.BAD_FORM, node, f"`{shown}` has the wrong form", f"expected {self.word}")
+            return BAD
+        return found.value
+
+    def export(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^(?:{self._pattern.pattern})$"}
+
+
+class Choice(Shape):
+    """One of a few words. With an enum the value is its member."""
+
+    def __init__(self, choices: type[StrEnum] | tuple[str, ...]) -> None:
+        members = tuple(choices)
+        self.words: dict[str, Any] = {str(m): m for m in members}
+        self.word = " or ".join(self.words) if len(self.words) < 3 else "one of " + ", ".join(self.words)
+
+    def read(self, node: Node, reader: Reader) -> Any:
+        found = scalar(node, reader, self.word)
+        if found is None:
+            return BAD
+        if found.value in self.words:
+            return self.words[found.value]
+        close = near.nearest(found.value, self.words.keys())
+        fix = Fix(f"change to `{close}`", (replace(found, close),)) if close is not None else None
+        hint = f"did you mean `{close}`?" if close is not None else f"expected {self.word}"
+        notes = (f"choices: {', '.join(self.words)}",) if close is not None else ()
+        reader.error(codes.CHOICE, node, f"`{found.value[:60]}` is not one of the choices", hint, fix=fix, notes=notes)
+        return BAD
+
+    def export(self) -> dict[str, Any]:
+        return {"type": "string", "enum": list(self.words)}
+
+    def show(self, value: Any) -> Any:
+        return str(value)
+
+
+class Flag(Shape):
+    """true or false, and nothing that resembles them."""
+
+    word = "true or false"
+
+    def read(self, node: Node, reader: Reader) -> Any:
+        found = scalar(node, reader, self.word)
+        if found is None:
+            return BAD
+        if not found.style and found.value in ("true", "false"):
+            return found.value == "true"
+        meant = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
+        plain = meant.get(found.value.lower())
+        fix = Fix(f"write `{plain}`", (replace(found, plain),)) if plain is not None else None
+        hint = f"write {plain}, without quotes" if plain is not None else "expected true or false"
+        reader.error(codes.FLAG, node, f"`{found.value[:40]}` is not true or false", hint, fix=fix)
+        return BAD
+
+    def export(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+class Int(Shape):
+    """A whole number within bounds."""
+
+    def __init__(self, low: int = 0, high: int = 1_000_000) -> None:
+        self.low = low
+        self.high = high
+        self.word = f"a whole number from {low} to {high:,}".replace(",", " ")
+
+    def read(self, node: Node, reader: Reader) -> Any:
+        found = scalar(node, reader, self.word)
+        if found is None:
+            return BAD
+        text = found.value
+        if re.fullmatch(r"-?(?:0|[1-9][0-9]*)", text) is None or found.style:
+            plain = text if re.fullmatch(r"0|[1-9][0-9]{0,15}", text) else text.replace("_", "").replace(",", "")
+            certain = re.fullmatch(r"0|[1-9][0-9]{0,15}", plain) is not None
+            fix = Fix(f"write `{plain}`", (replace(found, plain),)) if certain else None
+            reader.error(codes.NUMBER, node, f"`{text[:40]}` is not a whole number", f"expected {self.word}", fix=fix)
+            return BAD
+        if len(text) > 16 or not self.low <= int(text) <= self.high:
+            reader.error(codes.RANGE, node, f"{text[:40]} is out of range", f"expected {self.word}")
+            return BAD
+        return int(text)
+
+    def export(self) -> dict[str, Any]:
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+class Quantity(Shape):
+    """A number with a unit, kept as an integer."""
+
+    code: Code = codes.UNIT
+    slips: dict[str, str] = {}  # noqa: RUF012 - constant tables of subclasses
+    pattern = ""
+    json_types: str | list[str] = "string"
+
+    def __init__(self, low: int = 0, high: int = units.INT_MAX) -> None:
+        self.low = low
+        self.high = high
+
+    def parse(self, text: str) -> int:
+        raise NotImplementedError
+
+    def spell(self, value: int) -> str:
+        raise NotImplementedError
+
+    def read(self, node: Node, reader: Reader) -> Any:
+        found = scalar(node, reader, self.word)
+        if found is None:
+            return BAD
+        value = _cached(self.parse, found.value)
+        if isinstance(value, str):
+            self._refuse(found, value, reader)
+            return BAD
+        if not self.low <= value <= self.high:
+            bounds = f"at least {self.spell(self.low)}"
+            if self.high < units.INT_MAX:
+                bounds = f"from {self.spell(self.low)} to {self.spell(self.high)}"
+            reader.error(codes.RANGE, node, f"`{found.value}` is out of range", f"expected {bounds}")
+            return BAD
+        return value
+
+    def _refuse(self, node: Scalar, why: str, reader: Reader) -> None:
+        match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z/]+)\s*", node.value)
+        unit = self.slips.get(match.group(2).lower()) if match else None
+        if match is None or unit is None:
+            reader.error(self.code, node, why)
+            return
+        text = match.group(1) + unit.removeprefix("?")
+        safe = not unit.startswith("?")
+        title = f"write `{text}`" if safe else f"write `{text}`, if that is what you mean"
+        fix = Fix(title, (replace(node, text),), safe=safe)
+        reader.error(self.code, node, f"unknown unit in `{node.value}`", f"did you mean `{text}`?", fix=fix)
+
+    def export(self) -> dict[str, Any]:
+        return {"type": self.json_types, "pattern": self.pattern}
+
+    def show(self, value: Any) -> Any:
+        return self.spell(value) if isinstance(value, int) else None
+
+
+@lru_cache(maxsize=4_096)
+def _cached(parse: Callable[[str], int], text: str) -> int | str:
+    """Value, or the sentence that says why there is none. Fleets repeat a few quantities thousands of times."""
+    try:
+        return parse(text)
+    except ValueError as refusal:
+        return str(refusal)
+
+
+class Size(Quantity):
+    word = "a size, such as 48GiB"
+    pattern = r"^\s*[0-9]+(\.[0-9]+)?\s*(B|KiB|MiB|GiB|TiB)\s*$"
+    # Kubernetes writes Gi; GB and G are 7 % smaller than GiB, so that rewriting them changes what was said.
+    slips = {  # noqa: RUF012
+        **{f"{p}i": f"{p.upper()}iB" for p in "kmgt"}, **{f"{p}ib": f"{p.upper()}iB" for p in "kmgt"},
+        **{f"{p}b": f"?{p.upper()}iB" for p in "kmgt"}, **{p: f"?{p.upper()}iB" for p in "kmgt"}, "bytes": "B",
+    }  # fmt: skip
+
+    def parse(self, text: str) -> int:
+        return units.parse_bytes(text)
+
+    def spell(self, value: int) -> str:
+        return units.exact_bytes(value)
+
+
+class Span(Quantity):
+    word = "a duration, such as 30s"
+    pattern = r"^\s*[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)\s*$"
+    slips = {  # noqa: RUF012
+        "sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "mins": "m", "minute": "m", "minutes": "m",
+        "hr": "h", "hrs": "h", "hour": "h", "hours": "h", "day": "d", "days": "d", "msec": "ms", "millis": "ms",
+    }  # fmt: skip
+
+    def parse(self, text: str) -> int:
+        return units.parse_ms(text)
+
+    def spell(self, value: int) -> str:
+        return units.exact_ms(value)
+
+
+class Rate(Quantity):
+    word = "a rate, such as 1000Mbit/s"
+    pattern = r"^\s*[0-9]+(\.[0-9]+)?\s*([kMG]?bit/s)\s*$"
+    slips = {  # noqa: RUF012
+        "mbps": "Mbit/s", "gbps": "Gbit/s", "kbps": "kbit/s", "mbit": "Mbit/s", "gbit": "Gbit/s", "mbit/s": "Mbit/s",
+        "gbit/s": "Gbit/s", "kbit/s": "kbit/s",
+    }  # fmt: skip
+
+    def parse(self, text: str) -> int:
+        return units.parse_bps(text)
+
+    def spell(self, value: int) -> str:
+        return f"{value // 10**6}Mbit/s" if value % 10**6 == 0 else f"{value}bit/s"
+
+
+class Share(Quantity):
+    word = "a share, such as 75% or 0.75"
+    pattern = r"^\s*[0-9]+(\.[0-9]+)?\s*%?\s*$"
+    json_types = ["string", "number"]  # noqa: RUF012
+
+    def parse(self, text: str) -> int:
+        return units.parse_ppm(text)
+
+    def spell(self, value: int) -> str:
+        return units.render_ppm(value)
+
+
+class Price(Quantity):
+    word = "a price, such as 0.80"
+    pattern = r"^[0-9]+(\.[0-9]+)?$"
+    json_types = ["string", "number"]  # noqa: RUF012
+
+    def parse(self, text: str) -> int:
+        return units.parse_micro(text)
+
+    def spell(self, value: int) -> str:
+        return f"{value / units.PPM:g}"
+
+
+class Instant(Quantity):
+    word = "a time, such as 2026-11-30T08:00:00Z"
+    code = codes.INSTANT
+
+    def parse(self, text: str) -> int:
+        return units.parse_instant(text)
+
+    def spell(self, value: int) -> str:
+        return units.render_instant(value)
+
+    def export(self) -> dict[str, Any]:
+        return {"type": "string", "format": "date-time"}
+
+
+class Or(Shape):
+    """One word with a meaning of its own, or else another shape."""
+
+    def __init__(self, word: str, value: Any, shape: Shape) -> None:
+        self.literal = word
+        self.value = value
+        self.shape = shape
+        self.word = f"`{word}` or {shape.word}"
+
+    def read(self, node: Node, reader: Reader) -> Any:
+        if isinstance(node, Scalar) and node.value == self.literal:
+            return self
+        if isinstance(node, Scalar) and near.nearest(node.value, (self.literal,)) is not None:
+            fix = Fix(f"change to `{self.literal}`", (replace(node, self.literal),))
+            hint = f"did you mean `{self.literal}`?"
+            reader.error(codes.CHOICE, node, f"`{node.value}` is not one of the choices", hint, fix=fix)
+            return BAD
+        return self.shape.read(node, reader)
+
+    def build(self, value: Any, reader: Reader) -> Any:
+        return self.value if value is self else self.shape.build(value, reader)
+
+    def export(self) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "enum": [self.literal]}, self.shape.export()]}
+
+    def show(self, value: Any) -> Any:
+        return self.literal if value == self.value else self.shape.show(value)
