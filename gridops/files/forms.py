@@ -8,6 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gridops.base.codes import files as codes
+from gridops.base.codes import sense as sense_codes
 from gridops.base.windows import WeeklyTimes, parse_weekly
 from gridops.files.nodes import Map, Node, Scalar
 from gridops.files.scalars import FREE_TEXT, Int, Pattern, Share, Text, scalar
@@ -74,10 +75,10 @@ class Weekly(Text):
         try:
             times = parse_weekly(text)
         except ValueError as refusal:
-            reader.error(codes.WINDOW, node, str(refusal).partition(": expected")[0], f"expected {self.word}")
+            reader.error(sense_codes.WINDOW, node, str(refusal).partition(": expected")[0], f"expected {self.word}")
             return BAD
         if not _zone_exists(times):
-            reader.error(codes.WINDOW, node, f"time zone `{times.zone}` is not known", "such as Europe/Paris or UTC")
+            reader.error(sense_codes.WINDOW, node, f"time zone `{times.zone}` is not known", "such as Europe/Paris or UTC")
             return BAD
         return text
 

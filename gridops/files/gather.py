@@ -13,6 +13,7 @@ from typing import Any
 from gridops.base import limits
 from gridops.base.codes import Code
 from gridops.base.codes import files as codes
+from gridops.base.codes import sense as sense_codes
 from gridops.base.ids import ScopeName
 from gridops.files import near
 from gridops.files.diagnose import Edit, Fix, Problem, Related, error, warning
@@ -163,7 +164,7 @@ def _take(found: Gathered, kind: Kind, read: Read, reader: Reader) -> None:
     if kind.name == "Profile":
         name, scope = read.get("name"), read.get("scope", DEFAULT_SCOPE)
         if name is not None:
-            _once(found.profiles, Declared(name, made, read, reader, scope), codes.PROFILE_TWICE, "profile")
+            _once(found.profiles, Declared(name, made, read, reader, scope), sense_codes.PROFILE_TWICE, "profile")
     elif kind.name in ("HostKey", "Drain"):
         host = read.get("host")
         if host is not None:
@@ -197,7 +198,7 @@ def _hosts(found: Gathered, read: Read, reader: Reader) -> None:
         whole = merge(defaults, raw)
         value = HOST.build(whole, reader, id=name, scope=scope)
         made = Declared(name, None if value is BAD else value, whole, reader, scope)
-        _once(found.hosts, made, codes.HOST_TWICE, "host")
+        _once(found.hosts, made, sense_codes.HOST_TWICE, "host")
 
 
 def _once(shelf: dict[str, Declared], made: Declared, code: Code, what: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gridops.base.codes import files as codes
+from gridops.base.codes import sense as sense_codes
 from gridops.base.units import PPM
 from gridops.files import near
 from gridops.files.diagnose import Related
@@ -45,7 +46,7 @@ def _device_rule(read: Read, reader: Reader) -> None:
     memory, reserve = read.get("memory"), read.get("reserve")
     if memory is not None and reserve is not None and reserve >= memory:
         related = (Related(reader.source.place(read.node("memory")), "all there is"),)
-        reader.error(codes.RESERVE, read.node("reserve"), "the reserve leaves no memory for models", related=related)
+        reader.error(sense_codes.RESERVE, read.node("reserve"), "the reserve leaves no memory for models", related=related)
     if "gpu_share" in read.values and read.get("kind") not in (None, DeviceKind.UNIFIED):
         reader.error(codes.NOT_HERE, read.key("gpu_share"), "`gpu_share` belongs to devices of kind unified")
 
@@ -80,9 +81,9 @@ def _host_rule(read: Read, reader: Reader) -> None:
     host_class = read.get("class", HostClass.DEDICATED)
     external = host_class is HostClass.EXTERNAL
     if external and "endpoint" not in read.values:
-        reader.error(codes.NO_ENDPOINT, read.anchor, "an external host needs an `endpoint`")
+        reader.error(sense_codes.NO_ENDPOINT, read.anchor, "an external host needs an `endpoint`")
     if host_class is HostClass.OPPORTUNISTIC and "owner" not in read.values:
-        reader.error(codes.NO_OWNER, read.anchor, "an opportunistic host needs an `owner`", "it yields to that person")
+        reader.error(sense_codes.NO_OWNER, read.anchor, "an opportunistic host needs an `owner`", "it yields to that person")
     for name in _ACTUATED_ONLY if external else _EXTERNAL_ONLY:
         if name in read.entries:
             reader.error(codes.NOT_HERE, read.key(name), f"`{name}` has no meaning on a host of class {host_class}")
@@ -112,11 +113,11 @@ def _devices(devices: Table | None, reader: Reader) -> None:
         if kind is not None and not (name.startswith(str(kind)) and name.removeprefix(str(kind)).isdigit()):
             other = any(name.startswith(str(k)) for k in DeviceKind)
             say = reader.error if other else reader.warn
-            say(codes.DEVICE, device.anchor, f"device `{name}` is of kind {kind}", f"hosts report it as `{kind}0`")
+            say(sense_codes.DEVICE, device.anchor, f"device `{name}` is of kind {kind}", f"hosts report it as `{kind}0`")
         if kind in (DeviceKind.CPU, DeviceKind.UNIFIED):
             if pools:
                 hint = f"`{pools[0]}` is the host's memory already"
-                reader.warn(codes.DEVICE, device.anchor, f"`{name}` counts the host's memory twice", hint)
+                reader.warn(sense_codes.DEVICE, device.anchor, f"`{name}` counts the host's memory twice", hint)
             pools.append(name)
         _peers(name, device, devices, reader)
 
@@ -128,9 +129,9 @@ def _peers(name: str, device: Read, devices: Table, reader: Reader) -> None:
         if peer == name or other is None:
             close = near.nearest(peer, devices.values.keys())
             hint = f"did you mean `{close}`?" if close else f"devices: {', '.join(sorted(devices.values))}"
-            reader.error(codes.PEER, node, f"`{peer}` is not another device of this host", hint)
+            reader.error(sense_codes.PEER, node, f"`{peer}` is not another device of this host", hint)
         elif isinstance(other, Read) and ((back := other.get("peers")) is None or name not in back.values):
-            reader.warn(codes.PEER, node, f"`{peer}` does not list `{name}` as a peer", "a link has two ends")
+            reader.warn(sense_codes.PEER, node, f"`{peer}` does not list `{name}` as a peer", "a link has two ends")
 
 
 HOST = Block(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gridops.base.codes import files as codes
+from gridops.base.codes import sense as sense_codes
 from gridops.base.units import PPM
 from gridops.files.diagnose import Related
 from gridops.files.forms import CountOrShare, Weekly
@@ -49,11 +50,11 @@ _CLASSES = ListOf(Choice(ActionClass))
 
 def _until_rule(read: Read, reader: Reader) -> None:
     if "after" in read.values and "until" not in read.values:
-        reader.error(codes.UNREACHABLE, read.key("after"), "`after` never comes", "add `until`")
+        reader.error(sense_codes.UNREACHABLE, read.key("after"), "`after` never comes", "add `until`")
     if "until" in read.values and "after" not in read.values:
-        reader.error(codes.UNREACHABLE, read.key("until"), "nothing happens at `until`", "add `after`")
+        reader.error(sense_codes.UNREACHABLE, read.key("until"), "nothing happens at `until`", "add `after`")
     if read.get("after") is not None and read.get("after") is read.get("mode", Mode.RECOMMEND):
-        reader.warn(codes.UNREACHABLE, read.node("after"), "`after` is the mode that holds already")
+        reader.warn(sense_codes.UNREACHABLE, read.node("after"), "`after` is the mode that holds already")
 
 
 _SCOPE_MODE = Block(
@@ -171,7 +172,7 @@ def _heartbeat_rule(read: Read, reader: Reader) -> None:
     if stale <= every:
         related = (Related(reader.source.place(read.node("every")), "one beat"),) if "every" in read.values else ()
         message = "a host would be stale between two of its beats"
-        reader.error(codes.MIN_ABOVE_MAX, read.node("stale_after"), message, "more than `every`", related=related)
+        reader.error(sense_codes.MIN_ABOVE_MAX, read.node("stale_after"), message, "more than `every`", related=related)
 
 
 PLANNING = Block(
@@ -285,11 +286,11 @@ def _risks(_read: Read, made: dict[str, Any], _reader: Reader) -> ApprovalPolicy
 def _author_rule(read: Read, reader: Reader) -> None:
     if read.get("author_may_approve") is False:
         message = "this needs signed commits, which are not verified yet"
-        reader.error(codes.NOT_OFFERED, read.node("author_may_approve"), message, "write true")
+        reader.error(sense_codes.NOT_OFFERED, read.node("author_may_approve"), message, "write true")
     accept = read.get("accept")
     for value, node in zip(accept.values, accept.nodes, strict=True) if accept is not None else ():
         if value == "forge_review":
-            reader.error(codes.NOT_OFFERED, node, "no forge is configured that could vouch for it", "write signature")
+            reader.error(sense_codes.NOT_OFFERED, node, "no forge is configured that could vouch for it", "write signature")
 
 
 APPROVALS = Block(
@@ -333,14 +334,14 @@ def _levels_rule(read: Read, reader: Reader) -> None:
     if read.get(low) >= read.get(high):
         message = f"`{low}` must be below `{high}`"
         related = (Related(reader.source.place(read.node(high)), high),)
-        reader.error(codes.MIN_ABOVE_MAX, read.node(low), message, related=related)
+        reader.error(sense_codes.MIN_ABOVE_MAX, read.node(low), message, related=related)
 
 
 def _thermal_rule(read: Read, reader: Reader) -> None:
     _levels_rule(read, reader)
     recover, throttle = read.get("recover"), read.get("throttle")
     if recover is not None and throttle is not None and recover >= throttle:
-        reader.error(codes.MIN_ABOVE_MAX, read.node("recover"), "`recover` must be below `throttle`")
+        reader.error(sense_codes.MIN_ABOVE_MAX, read.node("recover"), "`recover` must be below `throttle`")
 
 
 def _levels(title: str) -> Block:

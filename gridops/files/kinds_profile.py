@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gridops.base.codes import files as codes
+from gridops.base.codes import sense as sense_codes
 from gridops.base.ids import ScopeName
 from gridops.base.units import PPM
 from gridops.files.diagnose import Related
@@ -48,7 +49,7 @@ def _bounds_rule(read: Read, reader: Reader) -> None:
     low, high = read.get("min"), read.get("max")
     if low is not None and high is not None and low > high:
         related = (Related(reader.source.place(read.node("max")), "the upper bound"),)
-        reader.error(codes.MIN_ABOVE_MAX, read.node("min"), f"min {low} is above max {high}", related=related)
+        reader.error(sense_codes.MIN_ABOVE_MAX, read.node("min"), f"min {low} is above max {high}", related=related)
 
 
 def _bounds(_read: Read, made: dict[str, Any], _reader: Reader) -> dict[str, Any]:
@@ -128,7 +129,7 @@ def _args_rule(read: Read, reader: Reader) -> None:
 
 def _devices_rule(read: Read, reader: Reader) -> None:
     if read.get("count", 1) == 1 and "shard" in read.values:
-        reader.warn(codes.UNREACHABLE, read.key("shard"), "`shard` has no effect on one device")
+        reader.warn(sense_codes.UNREACHABLE, read.key("shard"), "`shard` has no effect on one device")
 
 
 CONFIG = Block(
