@@ -78,7 +78,8 @@ class Weekly(Text):
             reader.error(sense_codes.WINDOW, node, str(refusal).partition(": expected")[0], f"expected {self.word}")
             return BAD
         if not _zone_exists(times):
-            reader.error(sense_codes.WINDOW, node, f"time zone `{times.zone}` is not known", "such as Europe/Paris or UTC")
+            message = f"time zone `{times.zone}` is not known"
+            reader.error(sense_codes.WINDOW, node, message, "such as Europe/Paris or UTC")
             return BAD
         return text
 

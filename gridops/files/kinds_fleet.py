@@ -46,7 +46,7 @@ def _device_rule(read: Read, reader: Reader) -> None:
     memory, reserve = read.get("memory"), read.get("reserve")
     if memory is not None and reserve is not None and reserve >= memory:
         related = (Related(reader.source.place(read.node("memory")), "all there is"),)
-        reader.error(sense_codes.RESERVE, read.node("reserve"), "the reserve leaves no memory for models", related=related)
+        reader.error(sense_codes.RESERVE, read.node("reserve"), "the reserve leaves no memory", related=related)
     if "gpu_share" in read.values and read.get("kind") not in (None, DeviceKind.UNIFIED):
         reader.error(codes.NOT_HERE, read.key("gpu_share"), "`gpu_share` belongs to devices of kind unified")
 
@@ -83,7 +83,8 @@ def _host_rule(read: Read, reader: Reader) -> None:
     if external and "endpoint" not in read.values:
         reader.error(sense_codes.NO_ENDPOINT, read.anchor, "an external host needs an `endpoint`")
     if host_class is HostClass.OPPORTUNISTIC and "owner" not in read.values:
-        reader.error(sense_codes.NO_OWNER, read.anchor, "an opportunistic host needs an `owner`", "it yields to that person")
+        message = "an opportunistic host needs an `owner`"
+        reader.error(sense_codes.NO_OWNER, read.anchor, message, "it yields to that person")
     for name in _ACTUATED_ONLY if external else _EXTERNAL_ONLY:
         if name in read.entries:
             reader.error(codes.NOT_HERE, read.key(name), f"`{name}` has no meaning on a host of class {host_class}")
@@ -113,7 +114,8 @@ def _devices(devices: Table | None, reader: Reader) -> None:
         if kind is not None and not (name.startswith(str(kind)) and name.removeprefix(str(kind)).isdigit()):
             other = any(name.startswith(str(k)) for k in DeviceKind)
             say = reader.error if other else reader.warn
-            say(sense_codes.DEVICE, device.anchor, f"device `{name}` is of kind {kind}", f"hosts report it as `{kind}0`")
+            hint = f"hosts report it as `{kind}0`"
+            say(sense_codes.DEVICE, device.anchor, f"device `{name}` is of kind {kind}", hint)
         if kind in (DeviceKind.CPU, DeviceKind.UNIFIED):
             if pools:
                 hint = f"`{pools[0]}` is the host's memory already"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridops.base.codes import files as codes
 from gridops.base.codes import sense as sense_codes
 from gridops.base.units import PPM
 from gridops.files.diagnose import Related
@@ -290,7 +289,8 @@ def _author_rule(read: Read, reader: Reader) -> None:
     accept = read.get("accept")
     for value, node in zip(accept.values, accept.nodes, strict=True) if accept is not None else ():
         if value == "forge_review":
-            reader.error(sense_codes.NOT_OFFERED, node, "no forge is configured that could vouch for it", "write signature")
+            message = "no forge is configured that could vouch for it"
+            reader.error(sense_codes.NOT_OFFERED, node, message, "write signature")
 
 
 APPROVALS = Block(
