@@ -54,6 +54,8 @@ def parse(raw: bytes) -> Any:
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise NotCanonical(f"not JSON: {error}") from error
     _check(value, 0)
+    if b"\\u" in raw:
+        dumps(value)  # only an escape can smuggle in a lone surrogate
     return value
 
 

@@ -57,7 +57,7 @@ def split_replica(replica: str) -> tuple[ProfileName, int]:
 def replica_key(replica: str) -> tuple[str, int]:
     """Sort key that puts `a/2` before `a/10`."""
     name, _, number = replica.rpartition("/")
-    return name, int(number) if number.isdigit() else 0
+    return name, int(number) if number.isascii() and number.isdigit() else 0
 
 
 def short(digest: str, digits: int = 8) -> str:

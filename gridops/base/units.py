@@ -7,17 +7,18 @@ bits per second (`_bps`). A bare number where a unit belongs is refused, never g
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 PPM = 1_000_000
 INT_MAX = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly (canonical form, trust.md B4)."""
 
+_EPOCH = datetime.fromtimestamp(0, tz=UTC)
 _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _TIMES = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _RATES = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
-_NUMBER = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z%/]*)")
+_NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([A-Za-z%/]*)")
 
 
 def _scaled(text: str, table: dict[str, int], what: str, example: str) -> int:
@@ -70,7 +71,7 @@ def parse_micro(text: str) -> int:
 
 
 def _decimal(text: str, expected: str) -> Decimal:
-    if not re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", text):
+    if not re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", text):
         raise ValueError(f"`{text}` is not {expected}")
     try:
         return Decimal(text)
@@ -86,7 +87,7 @@ def parse_instant(text: str) -> int:
         raise ValueError(f"`{text}` is not a time: expected RFC 3339, such as 2026-11-30T08:00:00Z") from error
     if moment.tzinfo is None:
         raise ValueError(f"`{text}` has no time zone: write 2026-11-30T08:00:00Z or +01:00")
-    return int(moment.timestamp() * 1000)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)  # in integers: a float would lose milliseconds
 
 
 def render_bytes(value: int) -> str:
