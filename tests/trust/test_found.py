@@ -8,7 +8,6 @@ from gridops.base.ids import PersonName
 from gridops.trust.found import CAN, YEAR_MS, Founders, first_root
 from gridops.trust.operator import OperatorRequest, open_operator, seal_operator
 from gridops.trust.root import RoleName, genesis, seal_root
-
 from tests.trust.people import NOW, machine, person
 
 FOUNDERS = Founders(
