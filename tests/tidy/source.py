@@ -83,6 +83,11 @@ def product() -> tuple[Source, ...]:
     return tuple(source for source in python_files() if source.name.split(".")[0] in ("gridops", "gridops_agent"))
 
 
+def rooms_there() -> set[str]:
+    """The packages directly under `gridops`."""
+    return {source.name for source in product() if source.name.count(".") == 1 and source.path.stem == "__init__"}
+
+
 def _dotted(path: Path) -> str:
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
     if parts[0] == "agent":
