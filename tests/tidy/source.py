@@ -85,7 +85,11 @@ def product() -> tuple[Source, ...]:
 
 def rooms_there() -> set[str]:
     """The packages directly under `gridops`."""
-    return {source.name for source in product() if source.name.count(".") == 1 and source.path.stem == "__init__"}
+    return {
+        source.name
+        for source in product()
+        if source.path.parent.parent == ROOT / "gridops" and source.path.stem == "__init__"
+    }
 
 
 def _dotted(path: Path) -> str:
