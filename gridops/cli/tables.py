@@ -6,8 +6,9 @@ has no width. Names and ids are never cut: if even the first columns do not fit,
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
+
+from gridops.planner.render_layout import cells as shown
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
@@ -22,10 +23,3 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell + " " * (width - shown(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def shown(text: str) -> int:
-    """Columns that a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

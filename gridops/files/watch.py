@@ -17,7 +17,7 @@ from gridops.files.git import Checkout
 
 DEBOUNCE_MS = 50
 _FILES = frozenset({"HEAD", "packed-refs"})
-_OURS = ("refs/gridops", "refs/heads/gridops", "logs")
+_OURS = ("refs/gridops", "refs/heads/gridops")
 """What gridops writes itself: being woken by it would be a loop."""
 
 
