@@ -26,17 +26,42 @@ def key(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_a_secret_is_its_owners_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     (tmp_path / "state").mkdir()
     path = tmp_path / "state" / "keys" / "host.seed"
-    old = os.umask(umask & ~0o700)
+    old = os.umask(umask)
     try:
         create_secret(path, b"secret")
     finally:
         os.umask(old)
     assert (mode_of(path), mode_of(path.parent)) == (0o600, 0o700)
     assert read_secret(path) == b"secret"
+
+
+def test_a_umask_that_takes_the_owners_bits_is_overruled(key: Path) -> None:
+    old = os.umask(0o277)
+    try:
+        create_secret(key.with_name("second"), b"x")
+    finally:
+        os.umask(old)
+    assert mode_of(key.with_name("second")) == 0o600
+
+
+def test_no_descriptor_is_left_open(key: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        read_secret(key)
+    key.chmod(0o644)
+    for _ in range(3):
+        with pytest.raises(BadSetup):
+            read_secret(key)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_large_secret_is_still_one(key: Path) -> None:
+    key.write_bytes(b"x" * (1 << 20))
+    assert len(read_secret(key)) == 1 << 20
 
 
 def test_folders_above_the_keyring_are_made_too(tmp_path: Path) -> None:
@@ -73,16 +98,20 @@ def test_a_failed_creation_leaves_nothing_and_can_be_repeated(key: Path, monkeyp
 
 
 def test_a_secret_and_its_name_are_durable(key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[bool] = []
+    synced: list[str] = []
     fsync = os.fsync
 
     def watched(descriptor: int) -> None:
-        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        info = os.fstat(descriptor)
+        synced.append("directory" if stat.S_ISDIR(info.st_mode) else f"{info.st_size} byte")
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
     create_secret(key.with_name("second"), b"x")
-    assert synced == [False, True]
+    assert synced == ["1 byte", "directory"]
+    synced.clear()
+    create_secret(key.parent / "more" / "third", b"xy")
+    assert synced == ["directory", "2 byte", "directory"], "the new keyring's own name first"
 
 
 def test_a_loose_or_strange_keyring_takes_no_keys(tmp_path: Path) -> None:

@@ -30,6 +30,15 @@ def test_a_damaged_file_is_kept_with_the_reason_beside_it(tmp_path: Path) -> Non
     assert names(tmp_path) == [f"a.json.{STAMP}", f"a.json.{STAMP}.why"]
 
 
+def test_the_new_name_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(quarantine, "sync_directory", synced.append)
+    monkeypatch.setattr(quarantine, "write_atomic", lambda *_: None)
+    (tmp_path / "a").write_bytes(b"x")
+    set_aside(tmp_path / "a", "why", NOW)
+    assert synced == [tmp_path]
+
+
 def test_nothing_is_overwritten_however_often_it_happens(tmp_path: Path) -> None:
     kept = []
     for number in range(3):
