@@ -167,6 +167,28 @@ def codes_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+CLI_HEAD = """\
+Every command of `gridops` and `gridops-agent`, as `--help` prints it. The global flags of `gridops` stand at its top
+and are understood before and after the command. `gridops help TOPIC` explains what is no command."""
+
+
+def cli_page() -> str:
+    """docs/reference/cli.md: both programs, and the exit codes."""
+    from docs import commands
+    from gridops.cli import exits
+
+    parts = ["# Command line", NOTICE, CLI_HEAD, "## Exit codes"]
+    rows = [f"| {row.code} | {cell(row.name)} | {cell(row.meaning)} | {cell(row.script)} |" for row in exits.TABLE]
+    parts.append("\n".join(["| code | name | meaning | what a script does |", "| --- | --- | --- | --- |", *rows]))
+    order = ", ".join(str(code) for code in exits.PRECEDENCE)
+    parts.append(f"When several apply, the first of these wins: {order}.")
+    for name, tree in commands.programs().items():
+        for path, command, ctx in commands.every(name, tree):
+            depth = "##" if path == name else "###"
+            parts.append(f"{depth} {path}\n\n```text\n{commands.help_text(command, ctx)}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
 def cell(text: str) -> str:
     """Text that fits a table cell."""
     return " ".join(text.split()).replace("|", "\\|")
@@ -174,6 +196,7 @@ def cell(text: str) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "docs/map.md": map_page,
+    "docs/reference/cli.md": cli_page,
     "docs/reference/codes.md": codes_page,
 }
 

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 from ruamel.yaml import YAML
 
+from docs import commands
 from tests.tidy.source import ROOT, check_none, product, rooms_there, tracked
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -45,7 +46,8 @@ def pages() -> list[Path]:
 def test_a_generated_page_is_fresh(name: str) -> None:
     path = ROOT / name
     assert path.exists(), f"{name} is missing: run `make docs`"
-    assert path.read_text(encoding="utf-8") == generator().PAGES[name](), f"{name} is out of date: run `make docs`"
+    fresh = path.read_text(encoding="utf-8") == generator().PAGES[name]()
+    assert fresh, f"{name} is out of date: run `make docs`"
 
 
 def test_reference_pages_are_all_generated() -> None:
@@ -99,6 +101,45 @@ def test_places_in_the_code_that_pages_name_exist() -> None:
             ):
                 bad.append(f"{_shown(page)}: {path}::{symbol}")
     check_none(bad, "pages name places that are not there")
+
+
+def test_commands_that_pages_show_exist_with_their_flags() -> None:
+    trees = commands.programs()
+    bad = []
+    for page in pages():
+        if "reference" in page.parts:
+            continue
+        for line in _shown_commands(page.read_text(encoding="utf-8")):
+            words = commands.split(line)
+            if words and words[0] in trees:
+                wrong = commands.fault(words, trees)
+                if wrong is not None:
+                    bad.append(f"{_shown(page)}: `{line}`: {wrong}")
+    check_none(bad, "pages show commands that are not there")
+
+
+def test_make_targets_that_pages_show_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    bad = []
+    for page in pages():
+        for target in re.findall(r"(?:`|^|\$ )make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+            if target not in targets:
+                bad.append(f"{_shown(page)}: make {target}")
+    check_none(bad, "pages show targets that are not there")
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("gridops completion bash", None),
+        ("$ gridops help exit-codes -o json | jq .", None),
+        ("gridops -C fleet help", None),
+        ("gridops frobnicate", "gridops has no command frobnicate"),
+        ("gridops help --frob", "gridops help has no --frob"),
+    ],
+)
+def test_the_judge_of_commands_judges(line: str, wrong: str | None) -> None:
+    assert commands.fault(commands.split(line), commands.programs()) == wrong
 
 
 def test_changelog_fragments_are_well_formed() -> None:
@@ -159,6 +200,18 @@ def test_decision_records_are_numbered_and_listed() -> None:
             if part not in text
         ]
     check_none(bad, "a record has a question, options, a decision and what is bad about it")
+
+
+def _shown_commands(text: str) -> list[str]:
+    """Lines of code blocks and inline code that begin with one of our programs."""
+    fenced = re.findall(r"^```(?:console|sh|bash|text)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for block in fenced for line in block.splitlines()]
+    shown = [
+        line for line in lines if line.removeprefix("$ ").removeprefix("# ").startswith(("gridops ", "gridops-agent "))
+    ]
+    return shown + re.findall(
+        r"`(gridops(?:-agent)? [^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    )
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Scripts behind the documentation; `make docs` runs `generate`. The pages are the Markdown files beside this one."""
