@@ -32,7 +32,17 @@ from gridops.model.fleet import (
 )  # fmt: skip
 
 LEVELS = ("floor", "person", "rack", "room")
-BACKENDS = ("cann", "cpu", "cuda", "metal", "mps", "musa", "rocm", "sycl", "vulkan")
+BACKEND_KINDS: dict[str, tuple[DeviceKind, ...]] = {
+    "cann": (DeviceKind.GPU,),
+    "cpu": (DeviceKind.CPU, DeviceKind.UNIFIED),
+    "cuda": (DeviceKind.GPU, DeviceKind.UNIFIED),
+    "metal": (DeviceKind.UNIFIED,),
+    "mps": (DeviceKind.UNIFIED,),
+    "rocm": (DeviceKind.GPU, DeviceKind.UNIFIED),
+    "vulkan": (DeviceKind.GPU, DeviceKind.UNIFIED),
+}
+"""Which kinds of device a backend uses; a test keeps it equal to the planner's own table."""
+BACKENDS = tuple(BACKEND_KINDS)
 
 
 def header(kind: str) -> tuple[Field, Field]:

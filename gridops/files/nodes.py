@@ -46,6 +46,8 @@ class Map:
     line: int
     column: int
     entries: dict[str, Entry] = field(default_factory=dict)
+    repeated: list[Entry] = field(default_factory=list)
+    """Entries whose key was given before; reported, and judged for what else is wrong inside them."""
     end_line: int = 0
     end_column: int = 0
 

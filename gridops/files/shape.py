@@ -157,6 +157,9 @@ class Block(Shape):
                 value = values[name] = known.shape.read(entry.value, reader)
                 if isinstance(value, Read):
                     value.anchor = entry.key
+        for entry in node.repeated:
+            if (known := self.fields.get(entry.key.value)) is not None:
+                known.shape.read(entry.value, reader)
         return Read(self, values, node.entries, node)
 
     def _unknown(self, entry: Entry, node: Map, reader: Reader) -> None:
@@ -319,6 +322,8 @@ class MapOf(Shape):
             if isinstance(value, Read):
                 value.anchor = entry.key
             values[name] = BAD if key is BAD else value
+        for entry in node.repeated:
+            self.value.read(entry.value, reader)
         if self.filled and not node.entries:
             reader.error(codes.NO_VALUE, node, "the map is empty", f"expected {self.word}")
             return BAD

@@ -297,6 +297,7 @@ class _Builder:
         if first is None:
             parent.entries[key.value] = Entry(key, value)
             return
+        parent.repeated.append(Entry(key, value))
         since = first.key.line if key.line - first.key.line <= 2 else None
         self.problems.append(
             error(

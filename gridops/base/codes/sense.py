@@ -103,6 +103,12 @@ TOO_FEW_HOSTS = Code(
     "The hosts that could run it, times `max_per_host`, are fewer than the replicas wanted.",
     "Lower `replicas.min`, raise `max_per_host`, or add hosts.",
 )
+FOOTPRINT_UNKNOWN = Code(
+    "GO324",
+    "footprint unknown",
+    "A footprint that is unknown is never taken for zero: the config is not placed anywhere.",
+    "Declare the footprint, or what the message names, so that it can be computed.",
+)
 TWO_DIGESTS = Code(
     "GO325",
     "one file name with two digests",
