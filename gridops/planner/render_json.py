@@ -16,7 +16,7 @@ from gridops.model.plan import Plan
 from gridops.planner.render_words import Context, is_empty, summary
 
 SCHEMA = "gridops.plan/1"
-SET_SCHEMA = "gridops.plans/1"
+SET_SCHEMA = "gridops.plan-set/1"
 EVENTS_SCHEMA = "gridops.events/1"
 
 

@@ -102,7 +102,7 @@ def test_several_scopes_are_one_document() -> None:
     other = replace(quiet(), scope="lab")
     assert plans_document([(story(), CONTEXT)], 5)["exit_code"] == 5
     both = plans_document([(story(), CONTEXT), (other, CONTEXT)], 5)
-    assert both["schema"] == "gridops.plans/1"
+    assert both["schema"] == "gridops.plan-set/1"
     assert [p["scope"] for p in both["plans"]] == ["prod-eu", "lab"]
 
 
