@@ -29,7 +29,8 @@ GO419 = Code(
     "another apply is under way",
     "One apply per scope at a time: the lock names who holds it and for which plan. It ends with the apply, or by "
     "itself when nothing has moved for a while.",
-    "Wait and try again (exit code 75), or end a dead one with `gridops lock break --reason TEXT`.",
+    "Wait and try again (exit code 75); `gridops status` shows how far it is. After 15 minutes without movement it ends "
+    "by itself.",
 )
 GO422 = Code(
     "GO422",

@@ -12,7 +12,7 @@ from typing import Any
 
 from gridops.base import limits
 from gridops.base.errors import Bug
-from gridops.base.ids import HostId, ReplicaId, ScopeName
+from gridops.base.ids import ReplicaId, ScopeName
 from gridops.base.record import digest_of
 from gridops.controller.core import rows as r
 from gridops.controller.core.state import (
@@ -25,6 +25,7 @@ from gridops.protocol import outbox as ob
 from gridops.protocol.messages import AuthorityKind, Outcome, Receipt, Term
 
 APPLIES_KEPT = 20
+HOUR_MS = 3_600_000
 REJECTED_KEPT = 50
 RETRIABLE = frozenset({"precondition", "host_state"})
 """Refusals that say `not now`: the world moved between look and act. They count as failures only when repeated."""
@@ -58,10 +59,15 @@ def _root_taken(state: State, row: r.RootTaken, at_ms: int) -> None:
 
 
 def _intent_accepted(state: State, row: r.IntentAccepted, at_ms: int) -> None:
-    state.accepted = Accepted(row.commit, row.subject, row.desired, at_ms, row.mode_missing)
+    desired = row.desired
+    if desired is None:
+        if state.accepted is None:
+            raise Bug("a commit means the same as the one before it, and there is none")
+        desired = state.accepted.desired
+    state.accepted = Accepted(row.commit, row.subject, desired, at_ms, row.mode_missing)
     state.refused = None
     if not row.mode_missing:
-        state.last_mode = row.desired.mode
+        state.last_mode = desired.mode
 
 
 def _intent_refused(state: State, row: r.IntentRefused, at_ms: int) -> None:
@@ -92,11 +98,12 @@ def _target_set(state: State, row: r.TargetSet, at_ms: int) -> None:
     book.warrants = {k: w for k, w in book.warrants.items() if k in stay or at_ms < w.until_ms}
     for decision in plan.to_do:
         book.warrants[decision.replica] = _warrant(row, book, decision)
+    moves = sum(1 for d in plan.to_do if d.kind is DecisionKind.MOVE and d.action_class is not ActionClass.REPAIR)
+    book.moves = [at for at in book.moves if at_ms - at < HOUR_MS] + [at_ms] * moves
     if row.kind is AuthorityKind.APPROVAL:
         if book.under_way is not None:
             book.under_way.outcome, book.under_way.ended_ms = "superseded", at_ms
-        by = row.approvers[0] if row.approvers else None
-        book.applies.append(Apply(plan, _person(row.by), row.approvers or ((by,) if by else ()), at_ms, at_ms, row.proposal))
+        book.applies.append(Apply(plan, row.by, row.approvers, at_ms, at_ms, row.approvals, row.proposal))
         del book.applies[:-APPLIES_KEPT]
         return
     book.batch.plans.append(plan.id)
@@ -138,7 +145,7 @@ def _host_seen(state: State, row: r.HostSeen, at_ms: int) -> None:
 
 def _head_seen(state: State, row: r.HeadSeen, at_ms: int) -> None:
     book = state.hosts[row.host]
-    book.outbox = ob.mark_delivered(book.outbox, row.seq)
+    book.outbox = ob.mark_delivered(replace(book.outbox, obeyed=row.obeyed), row.seq)
 
 
 def _outbox_set(state: State, row: r.OutboxSet, at_ms: int) -> None:
@@ -192,6 +199,10 @@ def _written_off(state: State, row: r.WrittenOff, at_ms: int) -> None:
     book.attempts.clear()
 
 
+def _host_back(state: State, row: r.HostBack, at_ms: int) -> None:
+    state.hosts[row.host].written_off_ms = None
+
+
 def _invited(state: State, row: r.Invited, at_ms: int) -> None:
     state.invites[row.host] = Invite(row.by, at_ms, row.expires_ms)
     for host in [h for h, i in state.invites.items() if i.expires_ms < at_ms]:
@@ -242,8 +253,10 @@ def _plan_written(state: State, row: r.PlanWritten, at_ms: int) -> None:
 
 
 def _result_written(state: State, row: r.ResultWritten, at_ms: int) -> None:
+    state.results[row.plan] = row.final
+    _trim(state.results, limits.PLANS_IN_MEMORY)
     for apply in _book(state, row.scope).applies:
-        if row.plan in apply.names:
+        if row.final and row.plan in apply.names:
             apply.written = True
 
 
@@ -290,10 +303,6 @@ def _counts(attempt: Attempt, receipt: Receipt) -> bool:
     return receipt.code not in RETRIABLE or attempt.failures >= RETRIES
 
 
-def _person(text: str) -> Any:
-    return text
-
-
 def _trim(mapping: dict[Any, Any], most: int) -> None:
     while len(mapping) > most:
         del mapping[next(iter(mapping))]
@@ -320,6 +329,7 @@ _STEPS: dict[type[Any], Callable[[State, Any, int], None]] = {
     r.BodyVoided: _body_voided,
     r.ReceiptTaken: _receipt_taken,
     r.WrittenOff: _written_off,
+    r.HostBack: _host_back,
     r.Invited: _invited,
     r.JoinPending: _join_pending,
     r.JoinSettled: _join_settled,

@@ -59,9 +59,13 @@ def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequenc
     rows: list[r.Row] = []
     outbox = _outbox(state, soft, host, host_key, rows)
     outbox = _heads(state, outbox, heartbeat, rows)
-    for item in sorted(signed, key=lambda s: s.receipt.rseq):
+    # Before the host obeys this controller's term its head may still move, and so may what its receipts follow.
+    ready = state.term is not None and ob.ready(outbox, state.term)
+    for item in sorted(signed, key=lambda s: s.receipt.rseq) if ready else ():
         outbox = _receipt(state, outbox, item, rows)
     rows.extend(_terms(state, soft, heartbeat))
+    if host in state.hosts and state.hosts[host].written_off_ms is not None:
+        rows.append(r.HostBack(host=host))
     return Said(tuple(rows), _heard(soft, heartbeat, now_ms), pulse)
 
 
@@ -87,7 +91,7 @@ def _outbox(state: State, soft: Soft, host: HostId, host_key: str, rows: list[r.
 
 
 def _heads(state: State, outbox: Outbox, heartbeat: Heartbeat, rows: list[r.Row]) -> Outbox:
-    learned = ob.relearn(outbox, heartbeat)
+    learned = ob.relearn(outbox, heartbeat, state.term)
     if isinstance(learned, Alarm):
         rows.extend(_alarms(state, (learned,), False))
         if outbox.held is not None:
@@ -95,11 +99,11 @@ def _heads(state: State, outbox: Outbox, heartbeat: Heartbeat, rows: list[r.Row]
         held = ob.hold(outbox, learned)
         rows.append(r.OutboxSet(outbox=held, why=learned.detail))
         return ob.clear_alarms(held)
-    if heartbeat.head.seq > outbox.head.seq:
+    if learned.head != outbox.head:
         why = f"the host has decided {heartbeat.head.seq} commands, this journal knew of {outbox.head.seq}"
         rows.append(r.OutboxSet(outbox=learned, why=why))
     elif learned is not outbox:
-        rows.append(r.HeadSeen(host=outbox.host, seq=heartbeat.head.seq))
+        rows.append(r.HeadSeen(host=outbox.host, seq=heartbeat.head.seq, obeyed=heartbeat.term))
     return learned
 
 

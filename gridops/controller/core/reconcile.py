@@ -149,6 +149,8 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) ->
     stopped = outbox.held or rights.state.held(host)
     if stopped is not None:
         return f"{what} waits: commands to the host are stopped ({stopped})"
+    if rights.state.term is None or not ob.ready(outbox, rights.state.term):
+        return f"{what} waits: the host has not yet heard this controller"
     if step.waits_for is not None:
         return f"{what} waits: {step.waits_for}"
     if replica in unseen_success(rights.state.hosts[host], turn.soft, host, rights.now_ms, PATIENCE_MS):

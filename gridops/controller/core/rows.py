@@ -15,7 +15,7 @@ from gridops.model.fleet import Drain
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan
 from gridops.model.policy import ModePolicy
-from gridops.protocol.messages import Authority, AuthorityKind, Body, Facts, Receipt
+from gridops.protocol.messages import Authority, AuthorityKind, Body, Facts, Receipt, Term
 from gridops.protocol.outbox import Outbox
 
 
@@ -54,7 +54,8 @@ class IntentAccepted:
 
     commit: CommitId
     subject: str
-    desired: Desired
+    desired: Desired | None = None
+    """None: means the same as the commit before it (a commit that touched other files)."""
     mode_missing: bool = False
 
 
@@ -141,10 +142,11 @@ class HostSeen:
 
 @record
 class HeadSeen:
-    """The host has said that it decided every command up to `seq`."""
+    """The host has said that it decided every command up to `seq`, and which term it obeys."""
 
     host: HostId
     seq: int
+    obeyed: Term
 
 
 @record
@@ -194,6 +196,13 @@ class WrittenOff:
     host: HostId
     by: PersonName
     reason: str
+
+
+@record
+class HostBack:
+    """A host that was written off spoke again."""
+
+    host: HostId
 
 
 @record
@@ -273,8 +282,11 @@ class PlanWritten:
 
 @record
 class ResultWritten:
+    """What became of a plan stands beside it; `final` once that does not change any more."""
+
     plan: PlanId
     scope: ScopeName
+    final: bool
 
 
 @record
@@ -289,7 +301,7 @@ Row = (
     Started | Rebuilt | Distrusted | RootTaken | IntentAccepted | IntentRefused | Proposed | ProposalClosed | TargetSet
     | ApplyEnded | Resumed | Unlocked | HostSeen | HeadSeen | OutboxSet | TermSeen | BodyQueued | BodyVoided
     | ReceiptTaken
-    | WrittenOff | Invited | JoinPending | JoinSettled | Frozen | Thawed | AlarmRaised | AlarmCleared | NonceUsed
+    | WrittenOff | HostBack | Invited | JoinPending | JoinSettled | Frozen | Thawed | AlarmRaised | AlarmCleared | NonceUsed
     | PlanWritten | ResultWritten | StateWritten
 )
 
@@ -314,6 +326,7 @@ KINDS: dict[str, type[Any]] = {
     "body_voided": BodyVoided,
     "receipt_taken": ReceiptTaken,
     "written_off": WrittenOff,
+    "host_back": HostBack,
     "invited": Invited,
     "join_pending": JoinPending,
     "join_settled": JoinSettled,

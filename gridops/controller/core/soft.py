@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gridops.base.ids import CommitId, Digest, HostId, ScopeName
+from gridops.base.record import digest_of
 from gridops.controller.core.roster import Roster
 from gridops.model.intent import Desired, Intent
 from gridops.model.plan import Plan
@@ -37,11 +38,11 @@ class Fingerprint:
     """All that may make a plan necessary. Equal fingerprints, no new plan: a new measurement is no trigger."""
 
     desired: Digest
-    commit: CommitId | None
+    drains: tuple[HostId, ...]
     parent: Digest | None
     mode: str
-    hosts: tuple[tuple[str, str, str, int, bool], ...]
-    """Host, admitted or not and heard or not, state, generation, draining."""
+    hosts: tuple[tuple[str, str, str, int], ...]
+    """Host, whether it is heard, its own state, its generation."""
     waiting: int
     """A coarse clock while the last plan waits for time to pass; else 0."""
 
@@ -60,7 +61,9 @@ class ScopeSoft:
     auto: dict[Digest, int] = field(default_factory=dict)
     """Decisions that automatic mode carried out, and when: one attempt per digest and cooldown."""
     held: tuple[str, ...] = ()
-    """Why commands or decisions wait, for people; replaced at each pass."""
+    """Why decisions wait, for people; replaced with each plan."""
+    waits: tuple[str, ...] = ()
+    """Why steps wait, for people; replaced at each pass."""
     unsafe: tuple[str, ...] = ()
     """What the independent checker has against the newest plan; such a plan is never used."""
 
@@ -89,6 +92,7 @@ class Soft:
     scopes: dict[ScopeName, ScopeSoft] = field(default_factory=dict)
     git: GitSoft = field(default_factory=GitSoft)
     listed: Roster | None = None
+    digested: tuple[Desired, Digest] | None = None
     project_error: str | None = None
     """Why writing to git failed last; never blocks anything."""
     refusals: dict[str, int] = field(default_factory=dict)
@@ -99,6 +103,12 @@ class Soft:
         if self.listed is None or self.listed.desired is not desired:
             self.listed = Roster(desired)
         return self.listed
+
+    def digest_of(self, desired: Desired) -> Digest:
+        """Identity of an intent, computed once per intent."""
+        if self.digested is None or self.digested[0] is not desired:
+            self.digested = (desired, digest_of(desired))
+        return self.digested[1]
 
     def scope(self, name: ScopeName) -> ScopeSoft:
         return self.scopes.setdefault(name, ScopeSoft())

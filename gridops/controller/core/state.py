@@ -85,11 +85,12 @@ class Apply:
     """One apply by people: what they applied, and how it went. Holds the scope's lock while it has no outcome."""
 
     plan: Plan
-    by: PersonName
+    by: str
     approvers: tuple[PersonName, ...]
     began_ms: int
     moved_ms: int
     """When anything last happened for it; a lock that moved nothing for long enough is dead."""
+    approvals: tuple[str, ...] = ()
     proposal: PlanId | None = None
     outcome: str | None = None
     ended_ms: int | None = None
@@ -126,6 +127,8 @@ class ScopeBook:
     """Decisions that a person said no to: not proposed again while they stay the same."""
     applies: list[Apply] = field(default_factory=list)
     batch: Batch = field(default_factory=Batch)
+    moves: list[int] = field(default_factory=list)
+    """When replicas were moved lately, one entry a move; what `moves.per_hour` counts."""
     state_digest: Digest | None = None
 
     @property
@@ -225,6 +228,8 @@ class State:
     """The newest plans by id, bounded by `limits.PLANS_IN_MEMORY`."""
     written: dict[PlanId, CommitId | None] = field(default_factory=dict)
     """Which of them stand on the plans branch."""
+    results: dict[PlanId, bool] = field(default_factory=dict)
+    """For which of them a result stands there, and whether it is final."""
     invites: dict[HostId, Invite] = field(default_factory=dict)
     pending: dict[HostId, Pending] = field(default_factory=dict)
     freezes: dict[ScopeName | None, Freeze] = field(default_factory=dict)

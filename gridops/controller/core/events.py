@@ -1,0 +1,107 @@
+"""What happened, in words: each journal row that means something to a person is one line.
+
+The events endpoint, the log of `watch` and the CLI say the same, because all of them read this. Rows that only keep
+the books (a head, a nonce, a projection) have no words.
+"""
+
+from __future__ import annotations
+
+from gridops.base.units import render_clock
+from gridops.controller.core import rows as r
+from gridops.planner.render_words import headline, short_plan
+from gridops.protocol.messages import AuthorityKind, Outcome
+
+
+def words(row: r.Row) -> tuple[str, str] | None:
+    """Kind and sentence of an event; None for a row without one."""
+    return _of_intent(row) or _of_plans(row) or _of_hosts(row) or _of_people(row)
+
+
+def _of_intent(row: r.Row) -> tuple[str, str] | None:
+    match row:
+        case r.IntentAccepted():
+            return "intent", f'intent {row.commit[:7]} "{row.subject}"'
+        case r.IntentRefused():
+            first = row.problems[0] if row.problems else "no problem given"
+            more = f" (and {row.count - 1} more)" if row.count > 1 else ""
+            return "intent_refused", f"commit {row.commit[:7]} is refused, the last good one stays: {first}{more}"
+        case r.Distrusted():
+            return "alarm", f"journal: {row.reason}; recommend only, no commands"
+        case r.Rebuilt():
+            return "rebuilt", f"rebuilt from git: {', '.join(row.plans) or 'no plan was ever applied'}"
+        case r.RootTaken():
+            return "root", f"root document {row.version}"
+        case _:
+            return None
+
+
+def _of_plans(row: r.Row) -> tuple[str, str] | None:
+    match row:
+        case r.Proposed():
+            what = f"plan {short_plan(row.plan)} {row.plan.scope}: {headline(row.plan)}"
+            return "proposed", f"{what} ({row.cause}); waits for people"
+        case r.ProposalClosed():
+            by = f" by {row.by}" if row.by else ""
+            return "proposal_closed", f"plan {row.plan.rpartition('-')[2]} {row.scope}: {row.why}{by}"
+        case r.TargetSet():
+            by = f"applied by {row.by}, approved by {', '.join(row.approvers)}"
+            how = "automatic" if row.kind is AuthorityKind.STANDING else by
+            return "target_set", f"plan {short_plan(row.plan)} {row.plan.scope}: {headline(row.plan)}; {how}"
+        case r.ApplyEnded():
+            return "apply_ended", f"apply {row.plan.rpartition('-')[2]} {row.scope}: {row.outcome}"
+        case r.Resumed():
+            return "resumed", f"apply {row.plan.rpartition('-')[2]} {row.scope}: resumed by {row.by}"
+        case r.Unlocked():
+            return "unlocked", f"lock of {row.scope} broken by {row.by}: {row.reason}"
+        case _:
+            return None
+
+
+def _of_hosts(row: r.Row) -> tuple[str, str] | None:
+    match row:
+        case r.HostSeen():
+            return "host", f"host {row.host} is here"
+        case r.OutboxSet():
+            return "alarm", f"host {row.outbox.host}: {row.why}"
+        case r.BodyQueued():
+            action = row.body.action
+            return "command", f"{action.kind} {action.replica} on {action.host}, command {row.body.seq}"
+        case r.BodyVoided():
+            return "voided", f"command {row.seq} to {row.host} is taken back: {row.why}"
+        case r.ReceiptTaken():
+            return "receipt", _receipt(row)
+        case r.WrittenOff():
+            return "host", f"host {row.host} was written off by {row.by}: {row.reason}"
+        case r.HostBack():
+            return "host", f"host {row.host} is back after it was written off"
+        case r.JoinPending():
+            return "host", f"host {row.host} asks to join with {row.host_key}"
+        case r.JoinSettled():
+            return "host", f"host {row.host}: {row.why}"
+        case _:
+            return None
+
+
+def _of_people(row: r.Row) -> tuple[str, str] | None:
+    match row:
+        case r.Invited():
+            return "host", f"host {row.host} is invited by {row.by} until {render_clock(row.expires_ms)}"
+        case r.Frozen():
+            until = f" until {render_clock(row.until_ms)}" if row.until_ms is not None else ""
+            return "frozen", f"{row.scope or 'every scope'} frozen by {row.by}{until}: {row.reason}"
+        case r.Thawed():
+            return "thawed", f"{row.scope or 'every scope'} thawed by {row.by}"
+        case r.AlarmRaised():
+            return "alarm", row.text
+        case r.AlarmCleared():
+            return "alarm_cleared", row.key
+        case _:
+            return None
+
+
+def _receipt(row: r.ReceiptTaken) -> str:
+    receipt = row.receipt
+    if receipt.outcome is Outcome.SUCCEEDED:
+        return f"host {receipt.host}: command {receipt.seq} succeeded"
+    detail = f": {receipt.detail}" if receipt.detail else ""
+    return f"host {receipt.host}: command {receipt.seq} {receipt.outcome.value} ({receipt.code or 'no code'}){detail}"

@@ -1,0 +1,88 @@
+"""What a host is told: its directive. The mode is read again here, because it may have changed since the command was made.
+
+Called for every heartbeat, after its rows are durable. `taken_back` comes first and gives rows of its own; then
+`directive` holds whatever may still go. Granting is repeated until the host has decided, so losing an answer loses
+nothing, and a command that may not go any more is granted as void, because its number has to be used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gridops.base.ids import HostId, ScopeName
+from gridops.controller.core import rows as r
+from gridops.controller.core.ingest import roots_for
+from gridops.controller.core.rights import Rights, still_right
+from gridops.controller.core.roster import Roster
+from gridops.controller.core.state import State
+from gridops.model.policy import ClassProtection
+from gridops.protocol import outbox as ob
+from gridops.protocol.messages import Directive, GatewayKey, GrantMode, Heartbeat, Term
+from gridops.protocol.outbox import Outbox
+
+BUSY_POLL_MS = 500
+"""How soon a host asks again while something is under way: a transfer's end should not wait for the next heartbeat."""
+VALID_MS = 120_000
+"""How long a directive may travel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes into a directive besides what the state knows."""
+
+    grants: tuple[str, ...]
+    """Sealed."""
+    keys: tuple[GatewayKey, ...]
+    busy: bool
+
+
+def taken_back(state: State, host: HostId, rights: Mapping[ScopeName, Rights]) -> tuple[r.Row, ...]:
+    """Void rows for commands that the host has not decided and that may not go any more."""
+    book = state.hosts.get(host)
+    if book is None:
+        return ()
+    rows: list[r.Row] = []
+    for entry in ob.open_entries(book.outbox):
+        if entry.delivered or entry.wanted is GrantMode.VOID or entry.body.scope not in rights:
+            continue
+        no = still_right(rights[entry.body.scope], entry)
+        if no is not None:
+            rows.append(r.BodyVoided(host=host, seq=entry.body.seq, why=no.detail[:500]))
+    return tuple(rows)
+
+
+def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer, now_ms: int) -> Directive:
+    """The answer to one heartbeat, not yet sealed."""
+    host = heartbeat.host
+    book = state.hosts.get(host)
+    busy = answer.busy or bool(answer.grants) or book is None or _unsettled(state, book.outbox)
+    every_ms = roster.desired.planning.heartbeat.every_ms
+    return Directive(
+        fleet=heartbeat.fleet,
+        host=host,
+        nonce=heartbeat.nonce,
+        now_ms=now_ms,
+        term=state.term or Term(epoch=0, counter=0),
+        root_version=len(state.roots),
+        acked_rseq=book.outbox.acked_rseq if book is not None else 0,
+        roots=roots_for(state, heartbeat.root_version),
+        grants=answer.grants,
+        protection=protection_of(roster, host),
+        keys=answer.keys,
+        next_poll_ms=min(every_ms, BUSY_POLL_MS) if busy else every_ms,
+        expires_ms=now_ms + VALID_MS,
+    )
+
+
+def _unsettled(state: State, outbox: Outbox) -> bool:
+    return bool(ob.open_entries(outbox)) or state.term is None or not ob.ready(outbox, state.term)
+
+
+def protection_of(roster: Roster, host: HostId) -> ClassProtection | None:
+    """When the host has to yield, by its class."""
+    declared = roster.hosts.get(host)
+    if declared is None:
+        return None
+    wanted = declared.host_class.value
+    return next((c for c in roster.desired.protection.classes if c.host_class == wanted), None)

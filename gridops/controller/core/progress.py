@@ -1,0 +1,118 @@
+"""How far an apply is, decision by decision, and when it is over.
+
+Computed after the rows of a pass were folded, so that what the pass queued counts as running.
+
+A decision is done when nothing remains to be done for its replica: no step, no command under way, no success that the
+host has yet to show. That is the same computation that makes the commands, so the two cannot disagree. Called after
+each pass and by the status view.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gridops.base.ids import HostId, ReplicaId
+from gridops.controller.core import rows as r
+from gridops.controller.core.observe import fresh, unseen_success
+from gridops.controller.core.reconcile import PATIENCE_MS, Outcome
+from gridops.controller.core.rights import Rights
+from gridops.controller.core.roster import Roster
+from gridops.controller.core.soft import Soft
+from gridops.controller.core.state import Apply, Failure
+from gridops.model.plan import Decision, DecisionKind
+from gridops.planner.actions import Step
+from gridops.protocol import outbox as ob
+
+LOCK_IDLE_MS = 900_000
+"""An apply for which nothing moved for so long is dead: its lock expires. Longer than any single load is quiet,
+because each receipt counts as movement; a transfer that takes longer than this holds no lock, only its own command."""
+_PHASES = {"load": "copying", "warm": "starting", "drain": "draining", "unload": "stopping", "operate": "changing"}
+
+
+class StepState(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One decision of an apply."""
+
+    decision: Decision
+    state: StepState
+    phase: str
+    host: HostId | None
+    failure: Failure | None = None
+
+
+def progress(apply: Apply, rights: Rights, view: tuple[Soft, Roster], outcome: Outcome) -> tuple[Progress, ...]:
+    """Every decision of an apply that does something, in order."""
+    return tuple(_one(d, apply, rights, view, outcome) for d in apply.plan.decisions if d.kind is not DecisionKind.CANNOT_PLACE)
+
+
+def ended(apply: Apply, rights: Rights, lines: tuple[Progress, ...]) -> r.ApplyEnded | None:
+    """The row that ends an apply, if it is over. A failure ends it once nothing else of it is moving."""
+    states = [line.state for line in lines]
+    over: str | None = None
+    if all(s is StepState.DONE for s in states):
+        over = "done"
+    elif StepState.FAILED in states and StepState.RUNNING not in states:
+        over = "failed"
+    elif rights.now_ms - apply.moved_ms >= LOCK_IDLE_MS:
+        over = "expired"
+    if over is None:
+        return None
+    return r.ApplyEnded(scope=rights.scope, plan=apply.plan.id, outcome=over)
+
+
+def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Roster], outcome: Outcome) -> Progress:
+    replica = decision.replica
+    going = _under_way(rights, replica)
+    failure = apply.failures.get(replica)
+    if going is not None:
+        return Progress(decision, StepState.RUNNING, _PHASES[going.body.action.kind], going.body.host)
+    if failure is not None:
+        return Progress(decision, StepState.FAILED, f"{failure.kind} {failure.outcome}", failure.host, failure)
+    rest = [s for s in outcome.steps if s.replica == replica]
+    if rest:
+        return Progress(decision, StepState.WAITING, _why(rest[0], replica, outcome), rest[0].action.host)
+    host = _place(decision)
+    silent = _unsettled(decision, rights, view)
+    if silent is not None:
+        return Progress(decision, StepState.WAITING, silent, host)
+    return Progress(decision, StepState.DONE, "stopped" if decision.kind is DecisionKind.REMOVE else "ready", host)
+
+
+def _under_way(rights: Rights, replica: ReplicaId) -> ob.Entry | None:
+    for _, book in sorted(rights.state.hosts.items()):
+        for entry in ob.open_entries(book.outbox):
+            if entry.body.action.replica == replica and entry.body.scope == rights.scope:
+                return entry
+    return None
+
+
+def _unsettled(decision: Decision, rights: Rights, view: tuple[Soft, Roster]) -> str | None:
+    """Why nothing can be concluded yet from what the hosts of this decision report."""
+    soft, roster = view
+    for seat in (decision.source, decision.target):
+        if seat is None or roster.admitted(seat.host) is None:
+            continue
+        book = rights.state.hosts.get(seat.host)
+        gone = book is not None and book.written_off_ms is not None
+        if seat.host == _place(decision) and not gone and not fresh(soft, roster, seat.host, rights.now_ms):
+            return f"{seat.host} is silent"
+        if book is not None and decision.replica in unseen_success(book, soft, seat.host, rights.now_ms, PATIENCE_MS):
+            return f"{seat.host} has not yet reported it"
+    return None
+
+
+def _why(step: Step, replica: ReplicaId, outcome: Outcome) -> str:
+    return next((line for line in outcome.held if line.startswith(f"{replica}:")), step.waits_for or "next in line")
+
+
+def _place(decision: Decision) -> HostId | None:
+    seat = decision.target or decision.source
+    return seat.host if seat is not None else None

@@ -1,0 +1,233 @@
+"""From a plan to what follows: nothing, a proposal for people, or a target that the mode allows by itself.
+
+`fingerprint` decides whether a plan is needed at all, `inputs` what it is made from, `follow` what it leads to. The
+planner itself runs in between, in the shell's thread, on values that cannot change. A plan that the independent
+checker objects to leads to nothing but an alarm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from gridops.base.ids import HostId, ScopeName, short
+from gridops.base.units import render_ms
+from gridops.base.windows import parse_weekly
+from gridops.controller.core import rows as r
+from gridops.controller.core.apply import lock_of
+from gridops.controller.core.modes import Permitted, desired_now, drains
+from gridops.controller.core.observe import fresh, reckoned, recovering, seen
+from gridops.controller.core.rights import Rights
+from gridops.controller.core.roster import Roster
+from gridops.controller.core.soft import Fingerprint, ScopeSoft, Soft
+from gridops.controller.core.state import ScopeBook, State
+from gridops.model.intent import Desired, Intent
+from gridops.model.plan import Plan
+from gridops.model.policy import ActionClass, ScopeBudgets
+from gridops.model.snapshot import ResidencyState
+from gridops.planner.authority import Circumstances, change_sets, judge
+from gridops.planner.planner import Inputs
+from gridops.planner.restrict import restrict
+from gridops.protocol.messages import AuthorityKind
+
+WAIT_STEP_MS = 5_000
+"""How often a plan is made again while the last one only waits for time to pass (a cooldown, a residency, a grace)."""
+AUTO_AGAIN_MS = 60_000
+"""One automatic attempt per decisions digest and minute: a plan that does not stick must not become a loop."""
+
+
+def fingerprint(state: State, soft: Soft, roster: Roster, scope: ScopeName, standing: Permitted, now_ms: int) -> Fingerprint:
+    """All that may make a plan necessary (ux 3.8): commit, mode, drains, hosts lost, back or changed, the target."""
+    assert state.accepted is not None  # asked only once a commit is in force
+    book, last = state.scope(scope), soft.scope(scope)
+    active = {d.host for d in drains(state) if d.until_ms is None or now_ms < d.until_ms}
+    hosts = tuple(_host(soft, roster, h.id, now_ms) for h in roster.hosts_of(scope))
+    waits = last.candidate is not None and bool(last.candidate.report.waiting)
+    return Fingerprint(
+        desired=soft.digest_of(state.accepted.desired),
+        drains=tuple(sorted(active)),
+        parent=book.target_digest,
+        mode=f"{standing.mode.mode.value} {','.join(standing.mode.automatic.allow)}",
+        hosts=hosts,
+        waiting=now_ms // WAIT_STEP_MS if waits else 0,
+    )
+
+
+def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: int, version: str) -> Inputs | None:
+    """What a plan is made from; None while there is no intent, or hosts that were here may still speak."""
+    desired = desired_now(state)
+    if desired is None or state.accepted is None or recovering(state, soft, roster, now_ms):
+        return None
+    intent = soft.intent if soft.intent is not None and soft.intent.commit == state.accepted.commit else _bare(state)
+    return Inputs(
+        intent=replace(intent, desired=desired),
+        scope=scope,
+        fleet=soft.chain.fleet,
+        snapshot=reckoned(state, soft, roster, scope, now_ms),
+        parent=state.scope(scope).target,
+        now_ms=now_ms,
+        version=version,
+        watching_since_ms=soft.started_ms,
+    )
+
+
+def follow(rights: Rights, soft: Soft, roster: Roster, plan: Plan, cause: str) -> tuple[r.Row, ...]:
+    """What a fresh plan leads to. Rows, or none when nothing new was decided."""
+    book, last = rights.book, soft.scope(rights.scope)
+    last.candidate, last.planned_ms = plan, rights.now_ms
+    if not plan.to_do:
+        return _withdrawn(book, rights, "nothing is to be done any more", last)
+    if rights.permitted.observes:
+        last.quiet += 1
+        return ()
+    auto = _automatic(rights, soft, roster, plan)
+    if auto:
+        return auto
+    return _proposed(rights, book, last, plan, cause)
+
+
+def circumstances(rights: Rights, soft: Soft, roster: Roster) -> Circumstances:
+    """What the budgets are judged against."""
+    budgets, now_ms = roster.desired.budgets.of(rights.scope), rights.now_ms
+    return Circumstances(
+        budgets=budgets,
+        active_windows=active_windows(budgets, now_ms),
+        moves_last_hour=sum(1 for at in rights.book.moves if now_ms - at < 3_600_000),
+        disrupted=_not_serving(rights, soft, roster),
+    )
+
+
+def active_windows(budgets: ScopeBudgets, now_ms: int) -> frozenset[str]:
+    """Window texts that hold now. One that cannot be judged (an unknown zone) denies, and permits nothing."""
+    active = set()
+    for window in budgets.windows:
+        holds = True
+        with contextlib.suppress(ValueError, KeyError):
+            holds = parse_weekly(window.deny).holds(now_ms)
+        if holds:
+            active.add(window.deny)
+    for budget in budgets.disruptions:
+        if budget.during is None:
+            continue
+        with contextlib.suppress(ValueError, KeyError):
+            if parse_weekly(budget.during).holds(now_ms):
+                active.add(budget.during)
+    return frozenset(active)
+
+
+def _automatic(rights: Rights, soft: Soft, roster: Roster, plan: Plan) -> tuple[r.Row, ...]:
+    """The target that the mode allows by itself: the plan, restricted to the change sets it may carry out."""
+    standing, book, last = rights.permitted, rights.book, soft.scope(rights.scope)
+    if not standing.automatic or rights.state.distrust is not None or rights.chain.expired(rights.now_ms):
+        return ()
+    if not rights.chain.root.standing:
+        last.held = ("the trust root permits no standing authority: everything waits for people",)
+        return ()
+    judgement = judge(plan, standing.mode, rights.now_ms, circumstances(rights, soft, roster))
+    allowed = judgement.allowed
+    if lock_of(book, rights.now_ms) is not None:
+        # While people apply, only repair goes on beside them.
+        sets = change_sets(plan.to_do)
+        allowed = frozenset(n for n in allowed if all(d.action_class is ActionClass.REPAIR for d in sets[n]))
+    last.held = tuple(f"{code}: {detail}" for _, code, detail in judgement.held)
+    if not allowed:
+        return ()
+    target = restrict(plan, book.target, allowed)
+    tried_ms = last.auto.get(target.decisions_digest)
+    if tried_ms is not None and rights.now_ms - tried_ms < AUTO_AGAIN_MS:
+        ago = render_ms(rights.now_ms - tried_ms)
+        last.held = (*last.held, f"plan {short(target.decisions_digest)} was carried out {ago} ago and did not last")
+        return ()
+    last.auto = {k: at for k, at in last.auto.items() if rights.now_ms - at < AUTO_AGAIN_MS}
+    last.auto[target.decisions_digest] = rights.now_ms
+    row = r.TargetSet(
+        plan=target,
+        kind=AuthorityKind.STANDING,
+        by="automatic",
+        until_ms=rights.now_ms + roster.desired.approvals.execute_within_ms,
+        last_replicas=standing.mode.automatic.last_replica,
+    )
+    closed = _closed(book, rights, "carried out by itself") if _covers(target, book) else ()
+    return (row, *closed)
+
+
+def _proposed(rights: Rights, book: ScopeBook, last: ScopeSoft, plan: Plan, cause: str) -> tuple[r.Row, ...]:
+    """A proposal, unless people have this very question before them already, or answered it with no."""
+    waits = book.proposal
+    if waits is not None and waits.plan.decisions_digest == plan.decisions_digest:
+        last.quiet += 1
+        return ()
+    if plan.decisions_digest in book.rejected:
+        last.quiet += 1
+        last.held = (*last.held, f"plan {short(plan.decisions_digest)} was rejected by {book.rejected[plan.decisions_digest]}")
+        return _withdrawn(book, rights, "replaced by a plan that was rejected", last) if waits is not None else ()
+    replaced = _closed(book, rights, "replaced") if waits is not None else ()
+    return (*replaced, r.Proposed(plan=plan, cause=cause))
+
+
+def _withdrawn(book: ScopeBook, rights: Rights, why: str, last: ScopeSoft) -> tuple[r.Row, ...]:
+    if book.proposal is None:
+        last.quiet += 1
+        return ()
+    return _closed(book, rights, why)
+
+
+def _closed(book: ScopeBook, rights: Rights, why: str) -> tuple[r.Row, ...]:
+    if book.proposal is None:
+        return ()
+    return (r.ProposalClosed(scope=rights.scope, plan=book.proposal.plan.id, why=why),)
+
+
+def _covers(target: Plan, book: ScopeBook) -> bool:
+    return book.proposal is not None and book.proposal.plan.decisions_digest == target.decisions_digest
+
+
+def _host(soft: Soft, roster: Roster, host: HostId, now_ms: int) -> tuple[str, str, str, int]:
+    heard = soft.hosts.get(host)
+    if heard is None:
+        return host, "admitted" if roster.admitted(host) else "declared", "", 0
+    asleep = "asleep" if heard.report.goodbye else "silent"
+    standing = "heard" if fresh(soft, roster, host, now_ms) else asleep
+    return host, standing, heard.report.state.value, heard.report.generation
+
+
+def _not_serving(rights: Rights, soft: Soft, roster: Roster) -> int:
+    """Wanted replicas of the scope that do not answer now."""
+    if rights.book.target is None:
+        return 0
+    snapshot = seen(soft, roster, rights.scope, rights.now_ms)
+    ready = {
+        x.replica
+        for report in snapshot.hosts
+        if fresh(soft, roster, report.host, rights.now_ms)
+        for x in report.residencies
+        if x.state is ResidencyState.READY
+    }
+    return sum(1 for a in rights.book.target.placement if a.replica not in ready)
+
+
+def _bare(state: State) -> Intent:
+    """The accepted intent without positions, until its commit has been read again after a restart."""
+    accepted = state.accepted
+    desired = accepted.desired if accepted is not None else Desired()
+    return Intent(
+        desired=desired,
+        commit=accepted.commit if accepted is not None else None,
+        subject=accepted.subject if accepted is not None else "",
+    )
+
+
+def cause_of(before: Fingerprint | None, after: Fingerprint) -> str:
+    """Which trigger made the plan, in a word."""
+    if before is None:
+        return "start"
+    for word, changed in (
+        ("intent", before.desired != after.desired),
+        ("drain", before.drains != after.drains),
+        ("mode", before.mode != after.mode),
+        ("target", before.parent != after.parent),
+        ("hosts", before.hosts != after.hosts),
+    ):
+        if changed:
+            return word
+    return "waited"

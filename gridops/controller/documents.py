@@ -1,0 +1,310 @@
+"""The documents that the read-only endpoints answer with: records, so that their schema is published by itself.
+
+Times are RFC 3339 in UTC, ids are never shortened, lists are sorted. Within a major of `schema` fields are only added.
+"""
+
+from __future__ import annotations
+
+from gridops.base.ids import CommitId, Digest, HostId, KeyId, PersonName, PlanId, ProfileName, ReplicaId, ScopeName
+from gridops.base.record import record
+from gridops.model.plan import Decision, Plan, ReadSet, Retirement, Unplaced
+from gridops.model.policy import ActionClass
+from gridops.model.snapshot import Residency, Snapshot
+from gridops.protocol.messages import Facts
+
+
+@record
+class RefusedDoc:
+    commit: CommitId
+    subject: str
+    problems: tuple[str, ...]
+    count: int
+    since: str
+
+
+@record
+class IntentDoc:
+    """What is in force, and what is refused."""
+
+    branch: str
+    commit: CommitId | None = None
+    subject: str = ""
+    accepted: str | None = None
+    tip: CommitId | None = None
+    checked: str | None = None
+    error: str | None = None
+    """Why the last look at the repository failed."""
+    refused: RefusedDoc | None = None
+
+
+@record
+class FreezeDoc:
+    by: PersonName
+    reason: str
+    since: str
+    until: str | None = None
+    overdue: bool = False
+
+
+@record
+class ModeDoc:
+    effective: str
+    configured: str
+    allow: tuple[ActionClass, ...] = ()
+    reason: str | None = None
+    until: str | None = None
+    because: tuple[str, ...] = ()
+    freeze: FreezeDoc | None = None
+
+
+@record
+class NeedDoc:
+    """What an apply has to bring for one risk."""
+
+    risk: str
+    need: int
+    people: tuple[PersonName, ...]
+
+
+@record
+class ProposalDoc:
+    id: PlanId
+    decisions_digest: Digest
+    headline: str
+    cause: str
+    since: str
+    written: bool
+    needs: tuple[NeedDoc, ...]
+    last_replicas: tuple[ProfileName, ...] = ()
+    """Names that have to be typed."""
+
+
+@record
+class TargetDoc:
+    id: PlanId
+    digest: Digest
+    decisions_digest: Digest
+    since: str
+    replicas: int
+
+
+@record
+class StepDoc:
+    """One decision of an apply and how far it is."""
+
+    n: int
+    action: str
+    replica: ReplicaId
+    state: str
+    phase: str
+    host: HostId | None = None
+    code: str | None = None
+    detail: str | None = None
+
+
+@record
+class ApplyDoc:
+    id: PlanId
+    proposal: PlanId | None = None
+    by: str
+    approved_by: tuple[PersonName, ...]
+    began: str
+    ended: str | None = None
+    outcome: str | None = None
+    """None while it is under way; then done, failed, superseded, expired or unlocked."""
+    exit_code: int | None = None
+    steps: tuple[StepDoc, ...] = ()
+
+
+@record
+class LockDoc:
+    holder: str
+    plan: PlanId
+    since: str
+    expires: str
+
+
+@record
+class ModelDoc:
+    profile: ProfileName
+    want: int
+    ready: int
+    state: str
+    """Ready, Progressing, Degraded, Unplaced, Idle or Retired."""
+    note: str = ""
+    hosts: tuple[HostId, ...] = ()
+
+
+@record
+class ScopeDoc:
+    scope: ScopeName
+    mode: ModeDoc
+    quiet: int
+    """Plans since the start of this process that gave no new decisions and so wrote nothing."""
+    models: tuple[ModelDoc, ...]
+    target: TargetDoc | None = None
+    proposal: ProposalDoc | None = None
+    apply: ApplyDoc | None = None
+    lock: LockDoc | None = None
+    held: tuple[str, ...] = ()
+    retirements: tuple[Retirement, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    drift: tuple[Decision, ...] = ()
+    """What the newest plan would do and nobody decided yet."""
+
+
+@record
+class HostDoc:
+    host: HostId
+    scope: ScopeName
+    admitted: bool
+    heard: bool
+    """Fresh: heard within the heartbeat's bound."""
+    state: str
+    seen: str | None = None
+    reasons: tuple[str, ...] = ()
+    generation: int = 0
+    agent_version: str | None = None
+    endpoint: str | None = None
+    front_cert: str | None = None
+    draining: bool = False
+    written_off: bool = False
+    open_commands: int = 0
+    held: str | None = None
+    alarms: tuple[str, ...] = ()
+    residencies: tuple[Residency, ...] = ()
+
+
+@record
+class AlarmDoc:
+    key: str
+    text: str
+    since: str
+    host: HostId | None = None
+
+
+@record
+class PendingDoc:
+    host: HostId
+    host_key: str
+    fingerprint: KeyId
+    since: str
+    facts: Facts
+
+
+@record
+class ControllerDoc:
+    version: str
+    term: str
+    started: str
+    rows: int
+    ready: bool
+    trusted: bool
+    """False: its journal cannot be trusted, it sends no commands."""
+    project_error: str | None = None
+
+
+@record
+class StatusDoc:
+    schema: str = "gridops.status/1"
+    time: str
+    fleet: Digest
+    controller: ControllerDoc
+    intent: IntentDoc
+    scopes: tuple[ScopeDoc, ...]
+    hosts: tuple[HostDoc, ...]
+    pending: tuple[PendingDoc, ...] = ()
+    alarms: tuple[AlarmDoc, ...] = ()
+
+
+@record
+class TargetPlanDoc:
+    scope: ScopeName
+    plan: Plan
+
+
+@record
+class SnapshotDoc:
+    """The live snapshot with what a plan is compared with, so that anybody can plan as the controller does."""
+
+    schema: str = "gridops.snapshot/1"
+    time: str
+    fleet: Digest
+    watching_since_ms: int
+    snapshot: Snapshot
+    targets: tuple[TargetPlanDoc, ...]
+
+
+@record
+class PlanLineDoc:
+    id: PlanId
+    scope: ScopeName
+    decisions_digest: Digest
+    headline: str
+    created: str
+    state: str
+    """waits, in force, applied, replaced."""
+
+
+@record
+class PlansDoc:
+    schema: str = "gridops.plans/1"
+    plans: tuple[PlanLineDoc, ...]
+
+
+@record
+class BindingDoc:
+    """What an approval for this plan has to name now."""
+
+    fleet: Digest
+    scope: ScopeName
+    decisions_digest: Digest
+    reads: ReadSet
+
+
+@record
+class PlanDoc:
+    schema: str = "gridops.plan/1"
+    id: PlanId
+    state: str
+    plan: Plan
+    envelope: str
+    """The plan as signed by the controller."""
+    binding: BindingDoc
+    needs: tuple[NeedDoc, ...]
+    last_replicas: tuple[ProfileName, ...] = ()
+    apply: ApplyDoc | None = None
+
+
+@record
+class EventDoc:
+    n: int
+    time: str
+    kind: str
+    text: str
+
+
+@record
+class EventsDoc:
+    schema: str = "gridops.events/1"
+    events: tuple[EventDoc, ...]
+    newest: int
+    oldest: int
+    """Events before this number are not kept in memory any more."""
+
+
+@record
+class PendingListDoc:
+    schema: str = "gridops.pending/1"
+    pending: tuple[PendingDoc, ...]
+
+
+@record
+class RootsDoc:
+    roots: tuple[str, ...]
+
+
+@record
+class HealthDoc:
+    status: str
+    reasons: tuple[str, ...] = ()

@@ -1,0 +1,95 @@
+"""Reads the newest commit of the watched branch: fetch if there is a remote, look at blobs, never at a work tree.
+
+Called by the shell in a thread. It touches no state: what it found is judged by `core.intend`. A remote that does not
+answer is an error to show, not a reason to forget what was accepted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gridops.base import limits
+from gridops.base.errors import BadSetup, Failed
+from gridops.base.ids import CommitId
+from gridops.controller.core.intend import Found
+from gridops.files.git import Checkout
+from gridops.files.load import check, load_tightening
+from gridops.files.tree import Tree
+from gridops.model.fleet import FleetSettings
+
+ROOTS = "policies/trust/root/"
+FETCH_TIMEOUT_S = 60.0
+_ROOT = re.compile(r"policies/trust/root/([1-9][0-9]{0,4})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which branch is watched, and where it comes from. No remote: the checkout's own branch."""
+
+    branch: str
+    remote: str | None = None
+
+    @property
+    def shown(self) -> str:
+        return f"{self.remote or 'this checkout'} {self.branch}"
+
+
+def source_of(checkout: Checkout, settings: FleetSettings | None) -> Source:
+    """What to watch: the configured remote, else whatever branch the checkout stands on."""
+    if settings is not None and settings.remote_url is not None:
+        return Source(settings.remote_branch, settings.remote_url)
+    branch = checkout.branch()
+    if branch is None:
+        raise BadSetup(
+            "the checkout stands on no branch, so there is nothing to watch",
+            hints=("git switch main", "or name a remote in policies/fleet.yaml"),
+        )
+    return Source(branch)
+
+
+def tip(checkout: Checkout, source: Source, fetch: bool) -> CommitId:
+    """The newest commit. Raises Unreachable or Failed, naming the remote."""
+    if source.remote is None:
+        return checkout.head(source.branch)
+    if fetch:
+        return checkout.fetch(source.remote, source.branch, timeout_s=FETCH_TIMEOUT_S)
+    known = checkout.fetched(source.branch)
+    return known if known is not None else checkout.fetch(source.remote, source.branch, timeout_s=FETCH_TIMEOUT_S)
+
+
+def read(checkout: Checkout, commit: CommitId, after: CommitId | None) -> Found:
+    """Everything a commit says: its intent or its problems, and mode, drains and roots by themselves."""
+    tree = checkout.tree(commit)
+    checked = check(tree)
+    mode, drains, _ = load_tightening(tree)
+    intent = checked.intent
+    subject = checkout.subject(commit)
+    if intent is not None:
+        intent = type(intent)(desired=intent.desired, commit=commit, subject=subject, dirty=False, marks=intent.marks)
+    return Found(
+        commit=commit,
+        subject=subject,
+        author=checkout.author(commit),
+        intent=intent,
+        problems=tuple(str(p) for p in checked.problems if p.severity == "error"),
+        mode=mode,
+        drains=drains,
+        roots=root_texts(tree),
+        descends=after is None or checkout.is_ancestor(after, commit),
+    )
+
+
+def root_texts(tree: Tree) -> tuple[str, ...]:
+    """Root documents from 1 on, as far as they follow each other."""
+    numbered = {int(m.group(1)): path for path in tree.paths() if (m := _ROOT.fullmatch(path)) is not None}
+    texts: list[str] = []
+    for number in range(1, limits.ROOTS_IN_CHAIN + 1):
+        path = numbered.get(number)
+        if path is None:
+            break
+        try:
+            texts.append(tree.read(path).decode("utf-8").strip())
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failed(f"{path}: cannot be read: {error}") from error
+    return tuple(texts)

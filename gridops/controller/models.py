@@ -1,0 +1,79 @@
+"""One line per model for status: what is wanted, what answers, and the one reason that matters.
+
+Scaling up is progress, not damage: a model is degraded only when it has fewer ready replicas than its target already
+had standing. Called by `views` and `metrics`.
+"""
+
+from __future__ import annotations
+
+from gridops.base.ids import HostId, ProfileName, ReplicaId, ScopeName
+from gridops.controller.core.observe import fresh
+from gridops.controller.core.roster import Roster
+from gridops.controller.core.soft import Soft
+from gridops.controller.core.state import ScopeBook, State
+from gridops.controller.documents import ModelDoc
+from gridops.model.plan import Plan
+from gridops.model.snapshot import Ownership, Residency, ResidencyState
+
+Standing = dict[ReplicaId, list[tuple[HostId, Residency]]]
+
+
+def models(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: int) -> tuple[ModelDoc, ...]:
+    """Every declared, placed or still resident model of a scope, by name."""
+    book, plan = state.scope(scope), soft.scope(scope).candidate
+    standing = _standing(soft, roster, scope, now_ms)
+    names = {p.name for p in roster.profiles_of(scope)}
+    names |= {a.profile for a in book.target.placement} if book.target is not None else set()
+    names |= {r.profile for found in standing.values() for _, r in found}
+    return tuple(_model(name, book, plan, roster, standing) for name in sorted(names))
+
+
+def _model(name: ProfileName, book: ScopeBook, plan: Plan | None, roster: Roster, standing: Standing) -> ModelDoc:
+    mine = {k: v for k, v in standing.items() if any(r.profile == name for _, r in v)}
+    ready = [h for found in mine.values() for h, r in found if r.state is ResidencyState.READY]
+    placed = [a for a in book.target.placement if a.profile == name] if book.target is not None else []
+    unplaced = [u for u in plan.report.unplaced if u.replica.rpartition("/")[0] == name] if plan is not None else []
+    wanted = len({a.replica for a in plan.placement if a.profile == name}) + len(unplaced) if plan is not None else len(placed)
+    declared = any(p.name == name for p in roster.desired.profiles)
+    state, note = _word(ready, placed_count=len(placed), wanted=wanted, mine=mine)
+    if unplaced and state in ("Ready", "Idle", "Unplaced"):
+        state, note = "Unplaced", unplaced[0].detail
+    if not declared:
+        state, note = ("Retired", f"{len(mine)} still here") if mine or placed else ("Retired", "")
+    return ModelDoc(
+        profile=name, want=wanted, ready=len(ready), state=state, note=note[:300], hosts=tuple(sorted(set(ready)))
+    )
+
+
+def _word(ready: list[HostId], placed_count: int, wanted: int, mine: Standing) -> tuple[str, str]:
+    if wanted == 0 and placed_count == 0 and not mine:
+        return "Idle", ""
+    broken = [(h, r) for found in mine.values() for h, r in found if r.state is ResidencyState.FAILED]
+    if broken:
+        host, residency = broken[0]
+        return "Degraded", f"failed on {host}" + (f": {residency.detail}" if residency.detail else "")
+    if len(ready) >= wanted and len(ready) >= placed_count:
+        return "Ready", ""
+    moving = [(h, r) for found in mine.values() for h, r in found if r.state is not ResidencyState.READY]
+    if moving:
+        host, residency = moving[0]
+        return "Progressing", f"{residency.state.value} on {host}"
+    if placed_count < wanted:
+        return "Progressing", "waits for a plan"
+    return "Progressing", "not reported yet"
+
+
+def _standing(soft: Soft, roster: Roster, scope: ScopeName, now_ms: int) -> Standing:
+    """Managed residencies on hosts that answer: a silent host counts as zero."""
+    found: Standing = {}
+    for host, heard in sorted(soft.hosts.items()):
+        if roster.scope_of(host) != scope or not fresh(soft, roster, host, now_ms):
+            continue
+        for residency in heard.report.residencies:
+            if residency.ownership is Ownership.MANAGED and residency.replica is not None and _lives(residency):
+                found.setdefault(residency.replica, []).append((host, residency))
+    return found
+
+
+def _lives(residency: Residency) -> bool:
+    return residency.state not in (ResidencyState.ABSENT, ResidencyState.CACHED)

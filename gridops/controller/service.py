@@ -1,0 +1,295 @@
+"""The controller as one object: what arrives, what follows, what is durable. Synchronous, on one thread, no loop.
+
+`shell` calls it from its loop, `http` hands it verified requests, tests call it directly. Every method that changes
+anything ends with `writer.flush()` before its answer is returned, so nothing leaves that is not on the disk.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gridops import __version__
+from gridops.base import limits
+from gridops.base.clock import Clock
+from gridops.base.codes.control import GO426, NOT_READY
+from gridops.base.codes.refusals import BAD_ENVELOPE, BAD_SCHEMA
+from gridops.base.errors import BadSetup, Refusal
+from gridops.base.ids import HostId, PlanId, ScopeName, is_name
+from gridops.base.record import Malformed, from_bytes, to_bytes
+from gridops.controller.clock import Steady
+from gridops.controller.core import enrol, ingest, issue
+from gridops.controller.core import rows as r
+from gridops.controller.core.events import words
+from gridops.controller.core.intend import Found, chain_of, judge_commit
+from gridops.controller.core.modes import permitted
+from gridops.controller.core.observe import recovering
+from gridops.controller.core.progress import Progress, ended, progress
+from gridops.controller.core.reconcile import Outcome, reconcile
+from gridops.controller.core.rights import Rights
+from gridops.controller.core.roster import Roster
+from gridops.controller.core.soft import Soft
+from gridops.controller.core.state import State
+from gridops.controller.eventring import EventRing
+from gridops.controller.metrics import Counters
+from gridops.controller.statedir import StateDir
+from gridops.controller.views import View
+from gridops.controller.writer import Writer, open_authority
+from gridops.model.intent import Desired
+from gridops.protocol.messages import Beat, JoinReply, JoinRequest
+from gridops.protocol.open import open_heartbeat, open_receipt
+from gridops.trust.envelope import open_envelope, seal
+from gridops.trust.keys import PublicKey, parse_key
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a controller is started with."""
+
+    state: StateDir
+    roots: tuple[str, ...]
+    """Root documents at the watched branch's head, root 1 first."""
+    clock: Clock
+
+
+class Controller:
+    """One fleet's controller while it lives."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.dir = opening.state
+        self.signer = self.dir.signer()
+        self.gateway_keys = self.dir.gateway_keys()
+        chain = chain_of(opening.roots) if opening.roots else None
+        if chain is None:
+            raise BadSetup(
+                "the watched branch holds no root document, so nobody may say anything",
+                hints=("make one: gridops trust init, then commit policies/trust/root/1.json",),
+            )
+        self.events = EventRing()
+        self.counters = Counters()
+        authority, damage = open_authority(self.dir.path, chain.root.controller_epoch)
+        self.writer = Writer(authority, self._watch)
+        self.journal_was_empty = self.writer.replay() == 0
+        if self.state.roots:
+            known = tuple(self.state.roots)
+            if opening.roots[: len(known)] != known:
+                chain = chain_of(known)
+        self._clock = Steady(opening.clock, self.events.newest_ms)
+        self.soft = Soft(started_ms=self._clock.read().now_ms, chain=chain)
+        self.outcomes: dict[ScopeName, Outcome] = {}
+        self.progress: dict[PlanId, tuple[Progress, ...]] = {}
+        self._begin(opening.roots, damage)
+
+    @property
+    def state(self) -> State:
+        return self.writer.state
+
+    @property
+    def roster(self) -> Roster:
+        accepted = self.state.accepted
+        return self.soft.roster(accepted.desired if accepted is not None else _NOTHING)
+
+    @property
+    def ready(self) -> bool:
+        """It has an intent and has heard, or waited long enough for, the hosts it knew."""
+        if self.state.accepted is None:
+            return False
+        return not recovering(self.state, self.soft, self.roster, self.now())
+
+    def now(self) -> int:
+        """Controller time; a jump of the machine's clock shifts the ages of what was heard."""
+        reading = self._clock.read()
+        if reading.jumped_ms:
+            self._shift(reading.jumped_ms)
+        return reading.now_ms
+
+    def view(self) -> View:
+        return View(self.state, self.soft, self.now(), self.writer.length, self.ready, self.progress)
+
+    def rights(self, scope: ScopeName, now_ms: int) -> Rights:
+        return Rights(self.state, scope, permitted(self.state, scope, now_ms), self.soft.chain, now_ms)
+
+    def commit(self, rows: tuple[r.Row, ...] | list[r.Row], now_ms: int) -> int:
+        """Record and make durable; how many rows."""
+        count = self.writer.record(rows, now_ms)
+        self.writer.flush()
+        return count
+
+    # --- git
+
+    def found(self, commit: Found) -> int:
+        """A commit was read: it becomes the intent, or is refused. Returns the number of rows."""
+        now_ms = self.now()
+        judged = judge_commit(self.state, self.soft.chain, commit)
+        count = self.commit(judged.rows, now_ms)
+        if judged.chain is not None:
+            self.soft.chain = judged.chain
+            self.soft.intent = commit.intent
+            self.commit(enrol.settled(self.state, self.roster), now_ms)
+        elif self.soft.intent is None and self.state.accepted is not None and commit.intent is not None:
+            if self.state.accepted.commit == commit.commit:
+                self.soft.intent = commit.intent
+        self.soft.git.author = commit.author
+        return count
+
+    def distrust(self, reason: str) -> None:
+        """Stop sending commands until people rebuild: the journal does not know what the fleet has done."""
+        if self.state.distrust is None:
+            self.commit((r.Distrusted(reason=reason),), self.now())
+
+    # --- hosts
+
+    def beat(self, beat: Beat) -> str:
+        """One poll of a host: its word becomes rows, the answer is a sealed directive. Raises Refusal."""
+        host = self._claimed_host(beat.heartbeat)
+        key = self._admitted(host)
+        heartbeat = open_heartbeat(beat.heartbeat, key)
+        if heartbeat.host != host:
+            raise Refusal(BAD_SCHEMA.code, f"a heartbeat of {heartbeat.host} came as one of {host}")
+        receipts = [ingest.Signed(open_receipt(text, key), text) for text in beat.receipts[: limits.RECEIPTS_PER_REQUEST]]
+        now_ms = self.now()
+        said = ingest.take(self.state, self.soft, key.text, (heartbeat, receipts), now_ms)
+        self.soft.pulses[host] = said.pulse
+        self.writer.record(said.rows, now_ms)
+        if said.heard is not None:
+            self.soft.hosts[host] = said.heard
+        self._rise()
+        rights = {s: self.rights(s, now_ms) for s in self.roster.desired.scopes}
+        self.writer.record(issue.taken_back(self.state, host, rights), now_ms)
+        self.writer.flush()
+        grants = tuple(seal("grant", to_bytes(g), self.signer) for g in ingest.due(self.state, host, now_ms))
+        busy = self._expects(host)
+        answer = issue.directive(
+            self.state, self.roster, heartbeat, issue.Answer(grants, self.gateway_keys, busy), now_ms
+        )
+        return seal("directive", to_bytes(answer), self.signer)
+
+    def join(self, envelope: str) -> JoinReply:
+        """A machine asks to become a host. Raises Refusal."""
+        claimed = _peek(envelope).get("host_key")
+        try:
+            key = parse_key(str(claimed))
+        except ValueError as error:
+            raise Refusal(BAD_SCHEMA.code, f"the join request names no host key: {error}") from error
+        opened = open_envelope(envelope, kind="join", keys=(key,), limit=limits.HEARTBEAT_BYTES)
+        try:
+            request = from_bytes(JoinRequest, opened.payload)
+        except Malformed as error:
+            raise Refusal(BAD_SCHEMA.code, f"the join request does not have the expected form: {error}") from error
+        if not is_name(request.host) or request.host_key != key.text:
+            raise Refusal(BAD_SCHEMA.code, "the join request names no host, or another key than the one that signed it")
+        now_ms = self.now()
+        secret = self.dir.invite_key(request.host)
+        rows, reply = enrol.join(self.state, self.soft.chain, secret, request, now_ms)
+        self.commit(rows, now_ms)
+        return reply
+
+    # --- passes
+
+    def reconcile(self, scope: ScopeName) -> Outcome:
+        """Queue what brings a scope nearer to its target, and notice applies that are over."""
+        now_ms = self.now()
+        outcome = reconcile(self.rights(scope, now_ms), self.soft, self.roster)
+        self.writer.record(outcome.rows, now_ms)
+        self.outcomes[scope] = outcome
+        self.soft.scope(scope).waits = outcome.held
+        book = self.state.scope(scope)
+        if book.applies:
+            apply = book.applies[-1]
+            if apply.outcome is None or apply.plan.id not in self.progress:
+                rights = self.rights(scope, now_ms)
+                lines = progress(apply, rights, (self.soft, self.roster), outcome)
+                self.progress[apply.plan.id] = lines
+                over = ended(apply, rights, lines) if apply.outcome is None else None
+                if over is not None:
+                    self.writer.record((over,), now_ms)
+        self.writer.flush()
+        return outcome
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def _begin(self, roots: tuple[str, ...], damage: str | None) -> None:
+        now_ms = self.soft.started_ms
+        rows: list[r.Row] = [r.Started(version=__version__)]
+        if not self.state.roots:
+            rows += [r.RootTaken(version=n, text=text) for n, text in enumerate(roots, 1)]
+        if damage is not None:
+            rows.append(r.Distrusted(reason=f"{damage}; run: gridops controller rebuild"))
+        self.commit(rows, now_ms)
+        public = self.signer.public
+        if public not in self.soft.chain.keys("controller"):
+            raise BadSetup(
+                f"{self.dir.path}: its controller key {public.text} is not in root {self.soft.chain.root.version}",
+                hints=("use the state folder of this fleet: --state DIR", "or let a new root document name this key"),
+            )
+
+    def _rise(self) -> None:
+        """A host has obeyed a higher term than ours: only a rebuilt controller may rise above it."""
+        if self.state.term is None or self.state.floor <= self.writer.term.counter:
+            return
+        if self.state.rebuilt_ms is not None:
+            self.writer.rise(self.state.floor)
+        elif self.state.distrust is None:
+            said, ours = self.state.floor, self.writer.term.counter
+            reason = (
+                f"a host has obeyed a controller with term {said}, this journal is at {ours}: it is older than the fleet; "
+                "run: gridops controller rebuild"
+            )
+            self.writer.record((r.Distrusted(reason=reason),), self.now())
+
+    def _admitted(self, host: HostId) -> PublicKey:
+        if self.state.accepted is None:
+            raise Refusal(NOT_READY.code, "the controller has no valid commit yet, so it knows no host")
+        key = self.roster.admitted(host)
+        if key is None:
+            raise Refusal("not_admitted", f"{host} is not admitted", subject=host, hints=(GO426.remedy,))
+        return parse_key(key.key)
+
+    def _claimed_host(self, envelope: str) -> HostId:
+        """Which host a heartbeat says it is from: chooses the key to verify with, and decides nothing else."""
+        host = _peek(envelope).get("host")
+        if not isinstance(host, str) or not is_name(host):
+            raise Refusal(BAD_SCHEMA.code, "the heartbeat names no host")
+        return HostId(host)
+
+    def _expects(self, host: HostId) -> bool:
+        """Something is to be done on this host as soon as it has reported."""
+        return any(step.action.host == host for o in self.outcomes.values() for step in o.steps)
+
+    def _shift(self, by_ms: int) -> None:
+        for host, heard in sorted(self.soft.hosts.items()):
+            report = replace(heard.report, observed_ms=heard.report.observed_ms + by_ms)
+            self.soft.hosts[host] = replace(heard, report=report)
+        self.soft.started_ms += by_ms
+
+    def _watch(self, n: int, row: r.Row, at_ms: int) -> None:
+        self.events.saw(at_ms)
+        said = words(row)
+        if said is not None:
+            self.events.add(n, at_ms, *said)
+        if isinstance(row, r.ReceiptTaken):
+            self.counters.add("gridops_agent_commands_total", result=row.receipt.outcome.value)
+
+
+_NOTHING = Desired()
+
+
+def _peek(envelope: str) -> dict[str, object]:
+    """The payload of an envelope nobody has verified yet. Only to find out whose key to verify it with."""
+    try:
+        if len(envelope) > limits.ENVELOPE_BYTES:
+            raise ValueError("too large")
+        payload = json.loads(base64.b64decode(json.loads(envelope)["payload"], validate=True))
+    except (ValueError, LookupError, TypeError, RecursionError, binascii.Error) as error:
+        raise Refusal(BAD_ENVELOPE.code, "this is not a signed envelope") from error
+    return payload if isinstance(payload, dict) else {}
+
+
+def state_dir(path: Path) -> StateDir:
+    """The state folder, made private if it is new."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return StateDir(path)

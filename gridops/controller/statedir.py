@@ -1,0 +1,91 @@
+"""The controller's state folder: where its keys lie and how they are read. State never lies in the checkout.
+
+`gridops trust init` writes the keys; `watch` reads them here. A missing or open key is a BadSetup that says what to
+do; a key's bytes never leave this module except as a signer or a file name for the TLS listener.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from gridops.base.errors import BadSetup
+from gridops.base.ids import Digest, HostId, short
+from gridops.disk.keyring import create_secret, read_secret
+from gridops.protocol.messages import GatewayKey
+from gridops.trust.keys import MachineSigner
+
+SEED = "keys/controller.seed"
+TLS_CERT = "keys/controller.tls.pem"
+TLS_KEY = "keys/controller.tls.key"
+GATEWAY = "keys/gateway.key"
+INVITES = "keys/invites"
+
+
+@dataclass(frozen=True, slots=True)
+class StateDir:
+    """One folder, by its paths."""
+
+    path: Path
+
+    @property
+    def tls_cert(self) -> Path:
+        return self.path / TLS_CERT
+
+    @property
+    def tls_key(self) -> Path:
+        return self.path / TLS_KEY
+
+    def signer(self) -> MachineSigner:
+        """The controller's signing key."""
+        seed = read_secret(self._present(SEED))
+        try:
+            return MachineSigner.from_seed(seed)
+        except ValueError as error:
+            raise BadSetup(f"{self.path / SEED}: not a controller key: {error}") from error
+
+    def gateway_keys(self) -> tuple[GatewayKey, ...]:
+        """What hosts may believe clients by: digests, never the values."""
+        path = self.path / GATEWAY
+        if not path.exists():
+            return ()
+        value = read_secret(path).strip()
+        return (GatewayKey(name="gateway", sha256=Digest("sha256:" + hashlib.sha256(value).hexdigest())),)
+
+    def check_tls(self) -> None:
+        """Both halves are there, and the private one is private."""
+        self._present(TLS_CERT)
+        read_secret(self._present(TLS_KEY))
+
+    def keep_invite(self, host: HostId, key: bytes) -> None:
+        """Keep the MAC key of an invitation; a newer invitation of the same host replaces it."""
+        folder = self.path / INVITES
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / f"{host}.key"
+        path.unlink(missing_ok=True)
+        create_secret(path, key)
+
+    def invite_key(self, host: HostId) -> bytes | None:
+        path = self.path / INVITES / f"{host}.key"
+        return read_secret(path) if path.exists() else None
+
+    def forget_invite(self, host: HostId) -> None:
+        (self.path / INVITES / f"{host}.key").unlink(missing_ok=True)
+
+    def _present(self, name: str) -> Path:
+        path = self.path / name
+        if not path.exists():
+            raise BadSetup(
+                f"{path}: missing", hints=("make the keys of a new fleet: gridops trust init", "or name the folder: --state DIR")
+            )
+        return path
+
+
+def default_state(fleet: Digest, uid: int | None = None) -> Path:
+    """Where a fleet's state lies when nobody says: the system's place for root, the XDG state folder for a person."""
+    if (os.geteuid() if uid is None else uid) == 0 and "XDG_STATE_HOME" not in os.environ:
+        return Path("/var/lib/gridops") / short(fleet, 16)
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "gridops" / short(fleet, 16)

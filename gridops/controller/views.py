@@ -1,0 +1,339 @@
+"""Turns state and soft state into the documents of the read-only endpoints. Decides nothing, changes nothing.
+
+Called by `http`. Everything shown here is computed from the same functions that act, so what a person sees is what
+the controller goes by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gridops import __version__
+from gridops.base.ids import HostId, PlanId, ScopeName
+from gridops.base.record import to_bytes
+from gridops.base.units import render_instant
+from gridops.controller import documents as d
+from gridops.controller.core import apply as applying
+from gridops.controller.core.modes import Permitted, overdue, permitted
+from gridops.controller.core.observe import fresh, seen
+from gridops.controller.core.progress import LOCK_IDLE_MS, Progress
+from gridops.controller.core.roster import Roster
+from gridops.controller.core.soft import Soft
+from gridops.controller.core.state import Apply, ScopeBook, State
+from gridops.controller.models import models
+from gridops.model.intent import Desired
+from gridops.model.plan import Plan
+from gridops.model.policy import Risk
+from gridops.planner.render_words import headline
+from gridops.protocol import outbox as ob
+from gridops.trust.envelope import seal
+from gridops.trust.keys import Signer, parse_key
+
+EXITS = {"done": 0, "failed": 6, "superseded": 6, "expired": 6, "unlocked": 6}
+STEPS_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything a document may be made from, at one moment."""
+
+    state: State
+    soft: Soft
+    now_ms: int
+    rows: int
+    ready: bool
+    progress: dict[PlanId, tuple[Progress, ...]]
+    """Of the newest apply of each scope, as the last pass saw it."""
+
+    @property
+    def roster(self) -> Roster:
+        accepted = self.state.accepted
+        return self.soft.roster(accepted.desired if accepted is not None else _NOTHING)
+
+
+_NOTHING = Desired()
+
+
+def status(view: View) -> d.StatusDoc:
+    """What is, per scope and host."""
+    scopes = view.roster.desired.scopes if view.state.accepted is not None else tuple(sorted(view.state.scopes))
+    return d.StatusDoc(
+        time=render_instant(view.now_ms),
+        fleet=view.soft.chain.fleet,
+        controller=_controller(view),
+        intent=_intent(view),
+        scopes=tuple(_scope(view, s) for s in sorted({*scopes, *view.state.scopes})),
+        hosts=tuple(_host(view, h.id) for h in sorted(view.roster.desired.hosts, key=lambda h: h.id)),
+        pending=pending(view).pending,
+        alarms=_alarms(view),
+    )
+
+
+def snapshot(view: View) -> d.SnapshotDoc:
+    """What the planner sees, and what it compares with."""
+    targets = ((s, b.target) for s, b in sorted(view.state.scopes.items()))
+    return d.SnapshotDoc(
+        time=render_instant(view.now_ms),
+        fleet=view.soft.chain.fleet,
+        watching_since_ms=view.soft.started_ms,
+        snapshot=seen(view.soft, view.roster, None, view.now_ms),
+        targets=tuple(d.TargetPlanDoc(scope=s, plan=p) for s, p in targets if p is not None),
+    )
+
+
+def plans(view: View) -> d.PlansDoc:
+    """The newest plans, newest last."""
+    lines = tuple(
+        d.PlanLineDoc(
+            id=p.id,
+            scope=p.scope,
+            decisions_digest=p.decisions_digest,
+            headline=headline(p),
+            created=render_instant(p.created_ms),
+            state=_plan_state(view, p),
+        )
+        for p in view.state.plans.values()
+    )
+    return d.PlansDoc(plans=lines)
+
+
+def plan(view: View, found: Plan, signer: Signer) -> d.PlanDoc:
+    """One plan, as signed, with what an approval has to bind to now."""
+    candidate = view.soft.scope(found.scope).candidate
+    same = candidate is not None and candidate.decisions_digest == found.decisions_digest
+    reads = candidate.reads if same and candidate is not None else found.reads
+    book = view.state.scope(found.scope)
+    last = next((a for a in reversed(book.applies) if found.id in a.names), None)
+    return d.PlanDoc(
+        id=found.id,
+        state=_plan_state(view, found),
+        plan=found,
+        envelope=seal("plan", to_bytes(found), signer),
+        binding=d.BindingDoc(
+            fleet=found.fleet, scope=found.scope, decisions_digest=found.decisions_digest, reads=reads
+        ),
+        needs=_needs(view, found),
+        last_replicas=_last(found),
+        apply=_apply(view, last) if last is not None else None,
+    )
+
+
+def pending(view: View) -> d.PendingListDoc:
+    """Hosts that wait for a commit with their key."""
+    found = tuple(
+        d.PendingDoc(
+            host=host,
+            host_key=p.host_key,
+            fingerprint=parse_key(p.host_key).key_id,
+            since=render_instant(p.at_ms),
+            facts=p.facts,
+        )
+        for host, p in sorted(view.state.pending.items())
+    )
+    return d.PendingListDoc(pending=found)
+
+
+def _controller(view: View) -> d.ControllerDoc:
+    term = view.state.term
+    return d.ControllerDoc(
+        version=__version__,
+        term=f"{term.epoch}.{term.counter}" if term is not None else "",
+        started=render_instant(view.soft.started_ms),
+        rows=view.rows,
+        ready=view.ready,
+        trusted=view.state.distrust is None,
+        project_error=view.soft.project_error,
+    )
+
+
+def _intent(view: View) -> d.IntentDoc:
+    accepted, refused, git = view.state.accepted, view.state.refused, view.soft.git
+    return d.IntentDoc(
+        branch=git.branch,
+        commit=accepted.commit if accepted is not None else None,
+        subject=accepted.subject if accepted is not None else "",
+        accepted=render_instant(accepted.at_ms) if accepted is not None else None,
+        tip=git.tip,
+        checked=render_instant(git.checked_ms) if git.checked_ms else None,
+        error=git.error,
+        refused=None
+        if refused is None
+        else d.RefusedDoc(
+            commit=refused.commit,
+            subject=refused.subject,
+            problems=refused.problems,
+            count=refused.count,
+            since=render_instant(refused.at_ms),
+        ),
+    )
+
+
+def _scope(view: View, scope: ScopeName) -> d.ScopeDoc:
+    book, soft = view.state.scope(scope), view.soft.scope(scope)
+    candidate = soft.candidate
+    target = book.target
+    return d.ScopeDoc(
+        scope=scope,
+        mode=_mode(permitted(view.state, scope, view.now_ms), view, scope),
+        quiet=soft.quiet,
+        models=models(view.state, view.soft, view.roster, scope, view.now_ms),
+        target=_target(book),
+        proposal=_proposal(view, book),
+        apply=_apply(view, book.applies[-1]) if book.applies else None,
+        lock=_lock(book, view.now_ms),
+        held=(*soft.unsafe, *soft.held, *soft.waits)[:STEPS_SHOWN],
+        retirements=target.retirements if target is not None else (),
+        unplaced=candidate.report.unplaced if candidate is not None else (),
+        drift=candidate.to_do[:STEPS_SHOWN] if candidate is not None else (),
+    )
+
+
+def _mode(standing: Permitted, view: View, scope: ScopeName) -> d.ModeDoc:
+    mode = standing.mode
+    freeze = view.state.freezes.get(scope) or view.state.freezes.get(None)
+    late = overdue(view.state, view.now_ms)
+    return d.ModeDoc(
+        effective=mode.mode.value,
+        configured=standing.configured.value,
+        allow=mode.automatic.allow if standing.automatic else (),
+        reason=mode.reason,
+        until=render_instant(mode.until_ms) if mode.until_ms is not None else None,
+        because=standing.because,
+        freeze=None
+        if freeze is None
+        else d.FreezeDoc(
+            by=freeze.by,
+            reason=freeze.reason,
+            since=render_instant(freeze.at_ms),
+            until=render_instant(freeze.until_ms) if freeze.until_ms is not None else None,
+            overdue=scope in late or None in late,
+        ),
+    )
+
+
+def _target(book: ScopeBook) -> d.TargetDoc | None:
+    if book.target is None or book.target_digest is None:
+        return None
+    return d.TargetDoc(
+        id=book.target.id,
+        digest=book.target_digest,
+        decisions_digest=book.target.decisions_digest,
+        since=render_instant(book.target_ms),
+        replicas=len(book.target.placement),
+    )
+
+
+def _proposal(view: View, book: ScopeBook) -> d.ProposalDoc | None:
+    if book.proposal is None:
+        return None
+    waits = book.proposal.plan
+    return d.ProposalDoc(
+        id=waits.id,
+        decisions_digest=waits.decisions_digest,
+        headline=headline(waits),
+        cause=book.proposal.cause,
+        since=render_instant(book.proposal.at_ms),
+        written=waits.id in view.state.written,
+        needs=_needs(view, waits),
+        last_replicas=_last(waits),
+    )
+
+
+def _needs(view: View, of: Plan) -> tuple[d.NeedDoc, ...]:
+    policy = view.roster.desired.approvals
+    found = []
+    for risk in sorted({x.risk for x in of.to_do}, key=list(Risk).index):
+        need, people = applying.needs(view.soft.chain, policy, risk)
+        found.append(d.NeedDoc(risk=risk.value, need=need, people=tuple(sorted(people))))
+    return tuple(found)
+
+
+def _last(of: Plan) -> tuple[str, ...]:  # type: ignore[type-arg]
+    return tuple(sorted({x.profile for x in of.to_do if x.last_replica}))
+
+
+def _apply(view: View, of: Apply) -> d.ApplyDoc:
+    steps = tuple(_step(line) for line in view.progress.get(of.plan.id, ())[:STEPS_SHOWN])
+    return d.ApplyDoc(
+        id=of.plan.id,
+        proposal=of.proposal,
+        by=of.by,
+        approved_by=of.approvers,
+        began=render_instant(of.began_ms),
+        ended=render_instant(of.ended_ms) if of.ended_ms is not None else None,
+        outcome=of.outcome,
+        exit_code=EXITS.get(of.outcome) if of.outcome is not None else None,
+        steps=steps,
+    )
+
+
+def _step(line: Progress) -> d.StepDoc:
+    return d.StepDoc(
+        n=line.decision.n,
+        action=line.decision.kind.value,
+        replica=line.decision.replica,
+        state=line.state.value,
+        phase=line.phase,
+        host=line.host,
+        code=line.failure.code if line.failure is not None else None,
+        detail=line.failure.detail if line.failure is not None else None,
+    )
+
+
+def _lock(book: ScopeBook, now_ms: int) -> d.LockDoc | None:
+    held = applying.lock_of(book, now_ms)
+    if held is None:
+        return None
+    return d.LockDoc(
+        holder=held.by,
+        plan=held.plan.id,
+        since=render_instant(held.began_ms),
+        expires=render_instant(held.moved_ms + LOCK_IDLE_MS),
+    )
+
+
+def _host(view: View, host: HostId) -> d.HostDoc:
+    roster, heard, book = view.roster, view.soft.hosts.get(host), view.state.hosts.get(host)
+    report = heard.report if heard is not None else None
+    is_fresh = fresh(view.soft, roster, host, view.now_ms)
+    return d.HostDoc(
+        host=host,
+        scope=roster.hosts[host].scope,
+        admitted=roster.admitted(host) is not None,
+        heard=is_fresh,
+        state="unheard" if report is None else report.state.value if is_fresh else "asleep" if report.goodbye else "silent",
+        seen=render_instant(report.observed_ms) if report is not None else None,
+        reasons=report.reasons if report is not None else (),
+        generation=report.generation if report is not None else 0,
+        agent_version=report.agent_version if report is not None else None,
+        endpoint=report.endpoint if report is not None else None,
+        front_cert=heard.front_cert if heard is not None else None,
+        draining=host in roster.draining,
+        written_off=book is not None and book.written_off_ms is not None,
+        open_commands=len(ob.open_entries(book.outbox)) if book is not None else 0,
+        held=(book.outbox.held if book is not None else None) or view.state.held(host),
+        alarms=heard.alarms if heard is not None else (),
+        residencies=report.residencies if report is not None else (),
+    )
+
+
+def _alarms(view: View) -> tuple[d.AlarmDoc, ...]:
+    found = [
+        d.AlarmDoc(key=key, text=a.text, since=render_instant(a.at_ms), host=a.host)
+        for key, a in sorted(view.state.alarms.items())
+    ]
+    if view.state.distrust is not None:
+        since = render_instant(view.soft.started_ms)
+        found.insert(0, d.AlarmDoc(key="journal", text=view.state.distrust, since=since))
+    return tuple(found)
+
+
+def _plan_state(view: View, of: Plan) -> str:
+    book = view.state.scope(of.scope)
+    if book.target is not None and book.target.id == of.id:
+        return "in force"
+    if book.proposal is not None and book.proposal.plan.id == of.id:
+        return "waits"
+    if any(of.id in a.names for a in book.applies):
+        return "applied"
+    return "replaced"

@@ -1,0 +1,109 @@
+"""The one writer: rows become state and then durable, in this order and in one step of the loop.
+
+`record` folds and buffers, `flush` appends what was buffered in one transaction. Nothing may leave the process between
+the two, so the loop never waits in between. If the journal cannot be written the process is finished: what it holds in
+memory is then more than it may claim, and `Lost` is raised to end it. Called only from the loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from gridops.base.errors import BadSetup, EdgeError
+from gridops.controller.core.fold import fold
+from gridops.controller.core.rows import Row, decode, encode, kind_of
+from gridops.controller.core.state import State
+from gridops.protocol.messages import Term
+from gridops.store.authority import Authority
+from gridops.store.errors import Damaged
+from gridops.store.journal import Entry
+
+Watcher = Callable[[int, Row, int], None]
+"""Told of every row with its number and time, at replay and afterwards; it only looks."""
+
+
+class Lost(EdgeError):
+    """The journal cannot be written. The controller stops at once and issues nothing more."""
+
+    exit_code = 1
+
+
+class Writer:
+    """Holds the write authority, the journal and the state that is its fold."""
+
+    def __init__(self, authority: Authority, watcher: Watcher | None = None) -> None:
+        self.state = State()
+        self._authority = authority
+        self._watcher = watcher
+        self._buffer: list[Entry] = []
+        self._n = 0
+        self._lost: str | None = None
+
+    @property
+    def term(self) -> Term:
+        return self._authority.term
+
+    @property
+    def length(self) -> int:
+        """Number of the newest row."""
+        return self._n
+
+    def replay(self) -> int:
+        """Fold what the journal holds; how many rows. A row of a newer program stops the start."""
+        for row in self._authority.journal.replay():
+            known = decode(row.kind, row.value)
+            if known is None:
+                raise BadSetup(
+                    f"{self._authority.journal.path} row {row.n} is of kind `{row.kind}`, which this version does not know",
+                    hints=("start the gridops version that wrote it, or a newer one",),
+                )
+            fold(self.state, known, row.at_ms, row.term)
+            self._tell(row.n, known, row.at_ms)
+            self._n = row.n
+        self.state.term = self.term
+        return self._n
+
+    def record(self, rows: Iterable[Row], at_ms: int) -> int:
+        """Let rows have happened; how many. They are durable after `flush` and must not be spoken of before."""
+        count = 0
+        for row in rows:
+            self._buffer.append(Entry(kind_of(row), at_ms, encode(row)))
+            fold(self.state, row, at_ms, self.term)
+            self._tell(self._n + len(self._buffer), row, at_ms)
+            count += 1
+        return count
+
+    def flush(self) -> None:
+        """Make everything recorded durable, or end."""
+        if self._lost is not None:
+            raise Lost(self._lost)
+        if not self._buffer:
+            return
+        try:
+            self._n = self._authority.journal.append(self._buffer, self.term)
+        except EdgeError as error:
+            self._lost = f"the journal cannot be written, so nothing more is issued: {error.message}"
+            raise Lost(self._lost, hints=error.hints) from error
+        self._buffer.clear()
+
+    def rise(self, counter: int) -> None:
+        """Take a term above what hosts remember: only for a controller that people rebuilt."""
+        self.flush()
+        self._authority.raise_above(counter)
+        self.state.term = self.term
+
+    def close(self) -> None:
+        self._authority.close()
+
+    def _tell(self, n: int, row: Row, at_ms: int) -> None:
+        if self._watcher is not None:
+            self._watcher(n, row, at_ms)
+
+
+def open_authority(directory: Path, epoch: int) -> tuple[Authority, str | None]:
+    """The write authority of a state folder; with the reason when a damaged journal was set aside on the way."""
+    try:
+        return Authority.open(directory, epoch), None
+    except Damaged as damaged:
+        return Authority.open(directory, epoch), f"the journal was damaged and is kept as {damaged.kept}"
