@@ -146,11 +146,18 @@ class Supervisor:
             settled=True,
         )
 
-    def find(self, body: Digest) -> Process | None:
-        """The living process that carries a body's cookie: the leader of its session if there are several."""
+    def recover(self, body: Digest, port: int, key_file: Path) -> Handle | None:
+        """The handle of a living process that carries a body's cookie; the leader of its session comes first."""
         carrying = self._carrying(body)
-        leaders = [p for p in carrying if p.pid == p.session]
-        return next(iter(leaders or carrying), None)
+        for process in sorted(carrying, key=lambda p: (p.pid != p.session, p.pid)):
+            return Handle(
+                pid=process.pid,
+                birth=process.birth,
+                port=port,
+                key_file=str(key_file),
+                executable=self._platform.executable(process.pid),
+            )
+        return None
 
     def strangers(self, known: frozenset[Digest]) -> tuple[tuple[int, str], ...]:
         """Living processes that this agent's state folder started for bodies nobody remembers: (pid, body)."""
@@ -234,9 +241,14 @@ class Supervisor:
         if child is not None and child.poll() is not None:
             del self._children[handle.pid]
 
-    def memory_bytes(self, body: Digest, handle: Handle) -> int:
-        """What a proved process group uses of its own: anonymous and shared memory, not mapped files."""
-        return sum(self._platform.own_memory_bytes(p.pid) for p in self.members(body, handle))
+    def processes_of(self, handles: Mapping[Digest, Handle]) -> tuple[int, ...]:
+        """Every pid in the session or group of a proved process, in one pass: what facts may count as ours."""
+        leaders = {handle.pid for body, handle in handles.items() if self.prove(body, handle) is Proof.OURS}
+        if not leaders:
+            return ()
+        return tuple(
+            p.pid for p in self._platform.processes() if not p.zombie and (p.session in leaders or p.group in leaders)
+        )
 
 
 def ask(argv: tuple[str, ...], patience: float = 30.0) -> str:

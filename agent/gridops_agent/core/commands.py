@@ -34,7 +34,7 @@ from gridops_agent.core.events import (
     Warn,
 )
 from gridops_agent.core.generations import touch
-from gridops_agent.core.state import Command, Held, Host, LastWord, drop, put
+from gridops_agent.core.state import Command, Held, Host, LastWord, drop, put, told
 
 Answer = tuple[Host, tuple[Effect, ...]]
 
@@ -196,7 +196,7 @@ def _receipt(host: Host, body: Body, term: Term, now_ms: int, event: Ended, bega
         term=term,
         outcome=event.outcome,
         code=event.code,
-        detail=event.detail[:2_000] if event.detail is not None else None,
+        detail=told(event.detail) if event.detail is not None else None,
         began_ms=began_ms if began_ms is not None else now_ms,
         ended_ms=now_ms,
     )

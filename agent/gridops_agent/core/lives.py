@@ -33,7 +33,7 @@ from gridops_agent.core.events import (
     Stuck,
 )
 from gridops_agent.core.generations import touch
-from gridops_agent.core.state import Held, Host, drop, put
+from gridops_agent.core.state import Held, Host, drop, put, told
 
 _NEWS: tuple[Effect, ...] = (BeatSoon(),)
 
@@ -75,7 +75,7 @@ def died(host: Host, event: Died, now_ms: int) -> Answer:
     """The process is gone. What has been applied is kept alive; what drains or never came up is not."""
     held = replace(host.held[event.body], handle=None, since_ms=now_ms)
     if held.state is ResidencyState.DRAINING:
-        return _set(host, replace(held, detail=f"{event.detail} while draining")), _NEWS
+        return _set(host, replace(held, detail=told(f"{event.detail} while draining"))), _NEWS
     if event.body in host.commands:
         return start_failed(host, StartFailed(event.body, codes.START_FAILED.code, event.detail), now_ms)
     if not held.applied:  # its command was answered as failed; it was kept only because it could not be ended
@@ -91,10 +91,12 @@ def _kept_alive(host: Host, held: Held, why: str, now_ms: int) -> Answer:
             state=ResidencyState.FAILED,
             retry_at_ms=None,
             code=codes.START_FAILED.code,
-            detail=f"{why}; {verdict.why}",
+            detail=told(f"{why}; {verdict.why}"),
         )
         return touch(_set(host, failed), held.warm.devices), _NEWS
-    waiting = replace(held, state=ResidencyState.WARMING, retry_at_ms=verdict, code=None, detail=f"{why}; starts again")
+    waiting = replace(
+        held, state=ResidencyState.WARMING, retry_at_ms=verdict, code=None, detail=told(f"{why}; starts again")
+    )
     return _set(host, waiting), _NEWS
 
 
@@ -117,7 +119,7 @@ def stuck(host: Host, event: Stuck, now_ms: int) -> Answer:
     # What drains goes on draining: were it failed, its end would look like a death that keep-alive repairs.
     draining = held.state is ResidencyState.DRAINING
     state = ResidencyState.DRAINING if draining else ResidencyState.FAILED
-    held = replace(held, state=state, since_ms=now_ms, retry_at_ms=None, code=event.code, detail=event.detail)
+    held = replace(held, state=state, since_ms=now_ms, retry_at_ms=None, code=event.code, detail=told(event.detail))
     host = touch(_set(host, held), held.warm.devices)
     if event.body in host.commands:
         return ended(host, Ended(event.body, Outcome.FAILED, event.code, event.detail), now_ms)

@@ -125,6 +125,11 @@ class Host:
         return count.generation if count is not None else 0
 
 
+def told(text: str) -> str:
+    """Words from outside (a log line, a path) as they may stand in a receipt: bounded, and valid Unicode."""
+    return text[:2_000].encode("utf-8", "replace").decode()
+
+
 def put(rows: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
     """The mapping with one row set."""
     return MappingProxyType({**rows, key: value})

@@ -1,0 +1,127 @@
+"""Heartbeats and directives: asks the controller, proves the answer, and hands it to the heart.
+
+A directive counts when a controller key of the root document signed it and it echoes the nonce of the newest
+heartbeat. Root documents are walked before anything else of it is believed. While the controller is away nothing is
+lost: receipts are sent again until they are acknowledged, and what runs goes on.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from gridops.base import limits
+from gridops.base.codes import refusals as codes
+from gridops.base.errors import Refusal
+from gridops.base.record import to_bytes
+from gridops.protocol import fresh, receipts
+from gridops.protocol.messages import Beat, Directive
+from gridops.protocol.open import open_directive
+from gridops.trust.envelope import seal
+from gridops.trust.keys import Signer
+from gridops_agent.client import Controller
+from gridops_agent.core.events import Heard, RootsCame
+from gridops_agent.core.report import Readings, heartbeat
+from gridops_agent.core.state import Host
+from gridops_agent.effects import Effects
+from gridops_agent.memory import Memory
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class SessionClock:
+    """Controller time as this host knows it, from the session of this run."""
+
+    def __init__(self, session: fresh.Session, clock: SystemClock) -> None:
+        self.session = session
+        self.clock = clock
+
+    def now_ms(self) -> int:
+        return fresh.controller_ms(self.session, wall_ms=self.clock.wall_ms(), mono_ms=self.clock.monotonic_ms())
+
+    def fresh(self) -> bool:
+        return fresh.is_fresh(self.session, self.clock.monotonic_ms())
+
+
+class Beats:
+    """The talk of one host with its controller."""
+
+    def __init__(self, memory: Memory, hours: SessionClock, signer: Signer, effects: Effects, url: str) -> None:
+        self._memory = memory
+        self._hours = hours
+        self._signer = signer
+        self._effects = effects
+        self._url = url
+        self._certificates: tuple[str, ...] = ()
+        self._controller: Controller | None = None
+        self.deaf = False
+        """True with a damaged ledger: grants are not even looked at."""
+
+    async def close(self) -> None:
+        if self._controller is not None:
+            await self._controller.close()
+
+    async def beat(self, readings: Callable[[], Readings], version: str) -> Directive:
+        """One heartbeat and its directive. Raises Refusal or Unreachable; then nothing was believed."""
+        controller = await self._pinned()
+        clock, host = self._hours.clock, self._memory.host
+        nonce = secrets.token_hex(16)
+        self._hours.session = fresh.ask(self._hours.session, nonce, clock.monotonic_ms())
+        word = heartbeat(host, self._hours.session, nonce, self._hours.now_ms(), version, readings())
+        answer = await controller.beat(
+            Beat(
+                heartbeat=seal("heartbeat", to_bytes(word), self._signer),
+                receipts=tuple(seal("receipt", to_bytes(r), self._signer) for r in receipts.owed(host.receipts)),
+            )
+        )
+        directive = await self._opened(controller, answer)
+        await self._roots(directive.roots)
+        self._hours.session = fresh.hear(
+            self._hours.session,
+            directive,
+            epoch=self._memory.host.chain.root.controller_epoch,
+            wall_ms=clock.wall_ms(),
+            mono_ms=clock.monotonic_ms(),
+        )
+        if self.deaf:
+            directive = replace(directive, grants=(), acked_rseq=host.receipts.acked)
+        session = self._hours.session
+        await self._effects.tell(Heard(directive, floor_ms=session.floor_ms, epoch=session.epoch))
+        return directive
+
+    async def _opened(self, controller: Controller, answer: str) -> Directive:
+        try:
+            return open_directive(answer, self._memory.host.chain.keys("controller"))
+        except Refusal as refusal:
+            if refusal.code != codes.BAD_SIGNATURE.code:
+                raise
+        # The controller's key may have been rotated by a root document that has not reached this host yet.
+        await self._roots(await controller.roots())
+        return open_directive(answer, self._memory.host.chain.keys("controller"))
+
+    async def _roots(self, roots: tuple[str, ...]) -> None:
+        new = tuple(text for text in roots if text not in self._memory.host.roots)
+        for start in range(0, min(len(new), limits.ROOTS_IN_CHAIN), limits.ROOTS_PER_DIRECTIVE):
+            await self._effects.tell(RootsCame(new[start : start + limits.ROOTS_PER_DIRECTIVE]))
+
+    async def _pinned(self) -> Controller:
+        certificates = _pins(self._memory.host)
+        if self._controller is None or certificates != self._certificates:
+            await self.close()
+            self._controller = Controller.pinned(self._url, certificates)
+            self._certificates = certificates
+        return self._controller
+
+
+def _pins(host: Host) -> tuple[str, ...]:
+    return host.chain.root.controller_tls

@@ -1,0 +1,371 @@
+"""The running agent: wires heart, ledger, engines, front and controller together, and keeps the loops going.
+
+Starting up it looks for every engine it left behind, adopts what it can prove and starts no second one. Leaving it
+stops nothing: engines serve on, and keep-alive goes on when it is back. Decides nothing by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+
+from gridops.base import limits
+from gridops.base.codes import refusals as codes
+from gridops.base.errors import BadSetup, Busy, EdgeError, GridopsError, Refusal
+from gridops.base.ids import short
+from gridops.disk.atomic import write_atomic
+from gridops.disk.keyring import read_secret
+from gridops.model.snapshot import HostState, ResidencyState
+from gridops.protocol import fresh
+from gridops.trust.keys import MachineSigner
+from gridops.trust.tls import fingerprint
+from gridops_agent import facts
+from gridops_agent.artifacts import Artifacts
+from gridops_agent.beats import Beats, SessionClock, SystemClock
+from gridops_agent.client import NOT_ADMITTED
+from gridops_agent.config import Config
+from gridops_agent.core.events import Found, Measured, Resumed, StateChanged
+from gridops_agent.core.report import Readings
+from gridops_agent.core.state import Held, Host
+from gridops_agent.doors import Doors
+from gridops_agent.effects import Effects, Listeners
+from gridops_agent.engines import engines
+from gridops_agent.front import Front, Route, Table, tls_context
+from gridops_agent.ledger import Identity, Ledger
+from gridops_agent.memory import Memory
+from gridops_agent.notify import notify
+from gridops_agent.platform import here
+from gridops_agent.starts import Tools
+from gridops_agent.status import Live, write_live
+from gridops_agent.supervise import Proof, Supervisor
+
+LOG = logging.getLogger("gridops_agent")
+MEASURE_S = 5.0
+PENDING_S = 2.0
+RETRY_S = (1.0, 30.0)
+BEAT_GAP_S = 0.1
+ALARM_KEPT_S = 600.0
+LOCK_TRIES = 5
+OLD_ENGINE_FOLDERS = 20
+
+
+class Agent:
+    """One agent on one state folder. Use it inside `async with`."""
+
+    def __init__(self, config: Config, version: str) -> None:
+        self.config = config
+        self._version = version
+        self._clock = SystemClock()
+        self._platform = here()
+        self.supervisor = Supervisor(self._platform, config.state)
+        self.front = Front()
+        self.doors = Doors(config.engines)
+        self._engines = engines(config.engine_command)
+        self._alarms: dict[str, float] = {}
+        self._wake = asyncio.Event()
+        self._talk = "not yet asked"
+        self._heard_ms: int | None = None
+        self._endpoint: str | None = None
+        self._roots_kept = 0
+        self._stack = contextlib.AsyncExitStack()
+        self._loops: list[asyncio.Task[None]] = []
+
+    # --- coming up and leaving ------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Agent:
+        self._stack.enter_context(only_one(self.config))
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def _open(self) -> None:
+        for engine in self._engines.values():
+            problem = engine.problem()
+            if problem is not None:
+                raise BadSetup(problem)
+        signer = MachineSigner.from_seed(read_secret(self.config.seed))
+        self._ledger = self._open_ledger(signer)
+        self._stack.callback(self._ledger.close)
+        host = self._ledger.load(secrets.token_hex(8))
+        word = host.last_word
+        session = fresh.begin(host.fence.fleet, host.fence.host, host.boot, floor_ms=word.floor_ms, epoch=word.epoch)
+        self.hours = SessionClock(session, self._clock)
+        self.memory = Memory(self._ledger, host, self.hours.now_ms, self._changed)
+        http = aiohttp.ClientSession(trust_env=False)
+        self._stack.push_async_callback(http.close)
+        self._artifacts = Artifacts(
+            self.config.artifact_folders, self.config.cache, self._ledger.proofs(), self._ledger.keep_proof
+        )
+        tools = Tools(self.supervisor, self._engines, self._artifacts, self.doors, self.front, http, self.config.ports)
+        self.effects = Effects(self.memory, tools, Listeners(self.warn, self._wake.set))
+        self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
+        self._stack.push_async_callback(self.beats.close)
+        await self._open_front()
+        await self._resume()
+
+    def _open_ledger(self, signer: MachineSigner) -> Ledger:
+        identity = Identity(fleet=self.config.fleet, host=self.config.host, host_key=signer.public.text)
+        ledger = Ledger.open(self.config.ledger, identity, spare_roots(self.config), self._clock.wall_ms())
+        return ledger
+
+    async def _open_front(self) -> None:
+        address, port = self.config.front_address
+        read_secret(self.config.front_key)
+        tls = tls_context(self.config.front_cert, self.config.front_key)
+        kept = self._ledger.note("front_port") if port == 0 else None
+        if kept is not None:
+            # The address clients know is kept over restarts while nobody else has taken it.
+            try:
+                opened = await self.front.open(address, int(kept), tls)
+            except BadSetup:
+                opened = await self.front.open(address, 0, tls)
+        else:
+            opened = await self.front.open(address, port, tls)
+        self._stack.push_async_callback(self.front.close)
+        if port == 0 and kept != str(opened):
+            self._ledger.keep_note("front_port", str(opened))
+        self._front_cert = fingerprint(self.config.front_cert.read_text("ascii"))
+        shown = f"[{address}]" if ":" in address else address
+        self._endpoint = f"https://{shown}:{opened}"
+
+    async def _resume(self) -> None:
+        damage = self._ledger.damage
+        if damage is not None:
+            self.beats.deaf = True
+            self.warn(codes.LEDGER_DAMAGED.code, f"{damage.why}; set aside as {damage.aside}")
+            await self.effects.tell(StateChanged(HostState.UNHEALTHY, (f"{codes.LEDGER_DAMAGED.code}: {damage.why}",)))
+        await self._measure()
+        found = {body: self._look_for(held) for body, held in self.memory.host.held.items()}
+        await self.effects.tell(Resumed(found))
+        self._tidy_engine_folders()
+        self._changed(self.memory.host)
+
+    def _look_for(self, held: Held) -> Found:
+        """What is left of a residency after the agent was away."""
+        handle = held.handle
+        if handle is None and held.port is not None:
+            # It may have been spawned in the very moment before its handle could be recorded: the cookie finds it.
+            handle = self.supervisor.recover(held.body, held.port, self.doors.folder(held.body) / "engine.key")
+        if handle is None:
+            return Found(gone=True)
+        proof = self.supervisor.prove(held.body, handle)
+        if proof is Proof.NOT_OURS:
+            return Found(gone=False, detail=f"pid {handle.pid} is alive and cannot be proved to be ours")
+        return Found(gone=proof is Proof.GONE, handle=handle if proof is Proof.OURS else None)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Leave every engine running."""
+        self.front.fence()
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self.effects.leave()
+        self._write_status()
+        await self._stack.aclose()
+
+    # --- loops ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT."""
+        leave = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, leave.set)
+        self._loops = [
+            asyncio.ensure_future(work) for work in (self._beat_on(), self.effects.watch(), self._measure_on())
+        ]
+        notify("READY=1")
+        LOG.info("%s is up, front %s", self.config.host, self._endpoint)
+        waiting = asyncio.ensure_future(leave.wait())
+        await asyncio.wait((waiting, *self._loops), return_when=asyncio.FIRST_COMPLETED)
+        notify("STOPPING=1")
+        waiting.cancel()
+        for ended in self._loops:
+            if ended.done():
+                ended.result()
+
+    async def once(self) -> str:
+        """One talk with the controller, everything it asks for carried out, and the receipts delivered."""
+        self._loops = [asyncio.ensure_future(self.effects.watch())]
+        await self.beat()
+        await self.effects.settled()
+        await self.beat()
+        return self._talk
+
+    async def _beat_on(self) -> None:
+        failures = 0
+        while True:
+            self._wake.clear()
+            wait_s = await self._beat_kindly()
+            failures = 0 if wait_s is not None else failures + 1
+            if wait_s is None:
+                wait_s = min(RETRY_S[1], RETRY_S[0] * 2 ** min(failures - 1, 5))
+            self._write_status()
+            notify(f"WATCHDOG=1\nSTATUS={self.memory.host.state}, controller {self._talk}"[:200])
+            await asyncio.sleep(BEAT_GAP_S)
+            with contextlib.suppress(TimeoutError):
+                # News wakes us early, except when nobody answers: then it would only be told to the wall.
+                await asyncio.wait_for(self._wake.wait() if failures == 0 else asyncio.sleep(wait_s + 1), wait_s)
+
+    async def _beat_kindly(self) -> float | None:
+        """Seconds to the next heartbeat; None when the controller did not answer as it should."""
+        try:
+            return await self.beat()
+        except Refusal as refusal:
+            if refusal.code == NOT_ADMITTED:
+                self._talk = "pending: not admitted yet"
+                return PENDING_S
+            self._talk = f"refused: {refusal.message}"
+            self.warn(refusal.code, refusal.message)
+        except EdgeError as error:
+            self._talk = error.message
+        return None
+
+    async def beat(self) -> float:
+        """One heartbeat; seconds until the next one is wanted."""
+        directive = await self.beats.beat(self._readings, self._version)
+        self._talk, self._heard_ms = "fresh", self._clock.wall_ms()
+        return max(0.1, min(60.0, directive.next_poll_ms / 1000))
+
+    async def _measure_on(self) -> None:
+        while True:
+            await asyncio.sleep(MEASURE_S)
+            with contextlib.suppress(GridopsError):
+                await self._measure()
+
+    async def _measure(self) -> None:
+        held = self.memory.host.held
+        handles = {body: h.handle for body, h in held.items() if h.handle is not None}
+        ours = self.supervisor.processes_of(handles)
+        seen = await asyncio.to_thread(facts.devices, self._platform, self.config.share, ours)
+        await self.effects.tell(Measured(seen))
+        for pid, body in self.supervisor.strangers(frozenset(held)):
+            self.warn(codes.STRAY_PROCESS.code, f"pid {pid} carries the command {short(body)}, which nobody remembers")
+
+    # --- what others see ------------------------------------------------------------------------------------------
+
+    def _changed(self, host: Host) -> None:
+        """A new memory: the front goes by it at once."""
+        routes = tuple(r for held in host.held.values() if (r := self._route(held)) is not None)
+        self.front.table = Table(routes=routes, keys=host.last_word.keys)
+        if len(host.roots) != self._roots_kept:
+            with contextlib.suppress(GridopsError):
+                keep_roots(self.config, host.roots)
+                self._roots_kept = len(host.roots)
+
+    def _route(self, held: Held) -> Route | None:
+        if held.state not in (ResidencyState.READY, ResidencyState.DRAINING):
+            return None
+        try:
+            door = self.doors.door(held)
+        except GridopsError as error:  # somebody changed the key file: nothing can be asked of this engine any more
+            self.warn(codes.NOT_OURS.code, error.message)
+            return None
+        if door is None:
+            return None
+        return Route(
+            body=held.body,
+            profile=held.warm.profile,
+            serves=held.serves,
+            door=door,
+            admitting=held.state is ResidencyState.READY,
+        )
+
+    def warn(self, code: str, text: str) -> None:
+        """Show something to people, in heartbeat and status, for a while."""
+        alarm = f"{code}: {text}"
+        if alarm not in self._alarms:
+            LOG.warning("%s", alarm)
+        self._alarms[alarm] = self._clock.monotonic_ms() / 1000
+        while len(self._alarms) > limits.ALARMS:
+            self._alarms.pop(next(iter(self._alarms)))
+
+    def _alarms_now(self) -> tuple[str, ...]:
+        now = self._clock.monotonic_ms() / 1000
+        lasting = f"{codes.LEDGER_DAMAGED.code}:"
+        return tuple(a for a, at in self._alarms.items() if now - at < ALARM_KEPT_S or a.startswith(lasting))
+
+    def _readings(self) -> Readings:
+        return Readings(
+            runtimes=tuple(r for name in sorted(self._engines) for r in self._engines[name].runtimes()),
+            cached=self._artifacts.cached(),
+            disk_free_bytes=facts.disk_free_bytes(self.config.cache),
+            endpoint=self._endpoint,
+            front_cert=self._front_cert,
+            in_flight=dict(self.front.in_flight),
+            alarms=self._alarms_now(),
+        )
+
+    def _write_status(self) -> None:
+        talk = "stale" if self._talk == "fresh" and not self.hours.fresh() else self._talk
+        live = Live(os.getpid(), self._clock.wall_ms(), self._heard_ms, talk, self._readings())
+        write_live(self.config.status, self.memory.host, live)
+
+    def _tidy_engine_folders(self) -> None:
+        """Logs of engines that are gone are kept for a while, not for ever."""
+        kept = {self.doors.folder(body) for body in self.memory.host.held}
+        with contextlib.suppress(OSError):
+            old = [f for f in self.config.engines.iterdir() if f not in kept]
+            old.sort(key=lambda f: f.stat().st_mtime)
+            for folder in old[:-OLD_ENGINE_FOLDERS]:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def only_one(config: Config) -> Iterator[None]:
+    """Hold the lock of a state folder. Raises Busy while another agent holds it."""
+    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(config.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        for patience in range(LOCK_TRIES, -1, -1):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if not patience:
+                    raise Busy(f"another agent runs on {config.state}") from error
+                time.sleep(0.1)  # `status` holds it for a moment while it looks
+        yield
+    finally:
+        os.close(handle)
+
+
+def is_running(config: Config) -> bool:
+    """Another agent holds the state folder now."""
+    try:
+        with only_one(config):
+            return False
+    except Busy:
+        return True
+
+
+def spare_roots(config: Config) -> tuple[str, ...]:
+    """The copies of the root documents, in order."""
+    try:
+        files = sorted(config.roots.glob("*.json"), key=lambda f: int(f.stem))
+        return tuple(file.read_text("utf-8") for file in files)
+    except (OSError, ValueError):
+        return ()
+
+
+def keep_roots(config: Config, roots: tuple[str, ...]) -> None:
+    """Copy the root documents beside the ledger, so that a damaged ledger leaves the host its trust."""
+    config.roots.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for number, text in enumerate(roots, start=1):
+        file: Path = config.roots / f"{number}.json"
+        if not file.exists():
+            write_atomic(file, text.encode())

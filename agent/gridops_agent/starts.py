@@ -1,0 +1,204 @@
+"""Starts an engine for a residency: prove the artifact, take a port, spawn, wait until the model is listed.
+
+Called with the residency's lanes held, for a first start and for every restart alike. Before a process exists its port
+is durable, and right after it exists its handle is; a process whose handle cannot be recorded is ended again. A start
+that does not become ready is stopped and reported once nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from threading import Event as Flag
+
+import aiohttp
+
+from gridops.base.codes import refusals as codes
+from gridops.base.errors import EdgeError, Refusal
+from gridops.base.ids import Digest, EngineName
+from gridops.base.units import render_ms
+from gridops.model.snapshot import ResidencyState
+from gridops_agent.artifacts import Artifacts, TakenBack
+from gridops_agent.core.events import Event, Listed, Placed, Spawned, StartFailed, Stuck
+from gridops_agent.core.state import Handle, Held
+from gridops_agent.doors import Doors
+from gridops_agent.engines.base import Door, Engine, Start
+from gridops_agent.front import Front
+from gridops_agent.memory import Memory
+from gridops_agent.supervise import Proof, Spawn, Supervisor, tail
+
+WARM_FLOOR_MS = 60_000
+WARM_FACTOR = 6
+PORT_TRIES = 3
+_POLL_S = 0.1
+
+Tell = Callable[[Event], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the hands of the agent work with."""
+
+    supervisor: Supervisor
+    engines: Mapping[EngineName, Engine]
+    artifacts: Artifacts
+    doors: Doors
+    front: Front
+    http: aiohttp.ClientSession
+    ports: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A start that ended by itself: why, and whether another process has its port."""
+
+    why: str
+    port_lost: bool
+
+
+class Starts:
+    """Starts and adoptions. `tell` waits for the ledger; `tell_once` raises when it cannot be written."""
+
+    def __init__(self, memory: Memory, tools: Tools, tell: Tell, tell_once: Tell) -> None:
+        self._memory = memory
+        self._tools = tools
+        self._tell = tell
+        self._tell_once = tell_once
+        self._taken: set[int] = set()
+        self._leaving = Flag()
+
+    def leave(self) -> None:
+        """Stop reading model files: the agent is leaving."""
+        self._leaving.set()
+
+    async def start(self, body: Digest) -> None:
+        """Start the residency's process and wait until it is ready, or until nothing of it is left."""
+        held = self._memory.host.held.get(body)
+        if held is None or held.handle is not None or held.state is not ResidencyState.WARMING:
+            return
+        # One body has at most one living process: nothing that carries its cookie may be left from before.
+        swept = await self._tools.supervisor.stop(body, None)
+        if not swept.gone:
+            await self._tell(Stuck(body, codes.RELEASE_STUCK.code, swept.detail))
+            return
+        try:
+            failure = await self._try(held)
+        except Refusal as refusal:
+            words = "; ".join((refusal.message, *refusal.evidence))
+            failure = StartFailed(body, refusal.code, words)
+        except EdgeError as error:
+            failure = StartFailed(body, codes.START_FAILED.code, error.message)
+        except TakenBack:  # the agent is leaving; what is open is judged when it is back
+            return
+        if failure is not None:
+            await self._tell(failure)
+
+    async def go_on(self, body: Digest) -> None:
+        """Wait for a process that an earlier run of the agent started, or that is proved again."""
+        held = self._memory.host.held.get(body)
+        if held is None or held.handle is None:
+            return
+        ended = await self._until_listed(held, held.handle)
+        if ended is not None:
+            await self._tell(StartFailed(body, codes.START_FAILED.code, ended.why))
+
+    async def _try(self, held: Held) -> StartFailed | None:
+        launch = held.warm.launch
+        engine = self._tools.engines[launch.engine]
+        model = await asyncio.to_thread(self._tools.artifacts.locate, launch.artifact, self._leaving)
+        key_file = await asyncio.to_thread(self._tools.doors.key_file, held.body)
+        measured = {d.id: d.uuid for d in self._memory.host.measured}
+        gpus = tuple(uuid for device in held.warm.devices if (uuid := measured.get(device)))
+        why = "no port was tried"
+        for _ in range(PORT_TRIES):
+            with self._port(held) as port:
+                start = Start(launch=launch, model=model, port=port, key_file=key_file, gpus=gpus)
+                spawn = Spawn(
+                    body=held.body,
+                    argv=await asyncio.to_thread(engine.command, start),
+                    environment=engine.environment(start),
+                    folder=self._tools.doors.folder(held.body),
+                    port=port,
+                    key_file=key_file,
+                )
+                await self._tell_once(Placed(held.body, port))
+
+                async def publish(handle: Handle) -> None:
+                    await self._tell_once(Spawned(held.body, handle))
+
+                handle = await self._tools.supervisor.start(spawn, publish)
+            ended = await self._until_listed(held, handle)
+            if ended is None:
+                return None
+            why = ended.why
+            if not ended.port_lost:
+                return StartFailed(held.body, codes.START_FAILED.code, why)
+        return StartFailed(held.body, codes.PORT_TAKEN.code, f"the port was taken each time; {why}")
+
+    async def _until_listed(self, held: Held, handle: Handle) -> _Ended | None:
+        """None when it is ready, or when what lives cannot be judged any more (already told)."""
+        body, loop = held.body, asyncio.get_running_loop()
+        patience_ms = max(WARM_FLOOR_MS, WARM_FACTOR * held.warm.warm_ms)
+        end = loop.time() + patience_ms / 1000
+        engine, door = self._tools.engines[held.warm.launch.engine], self._door(held, handle)
+        while True:
+            proof = self._tools.supervisor.prove(body, handle)
+            if proof is Proof.NOT_OURS:
+                detail = f"pid {handle.pid} is alive and cannot be proved to be ours: it is not signalled"
+                await self._tell(Stuck(body, codes.NOT_OURS.code, detail))
+                return None
+            if proof is Proof.GONE:
+                return await self._after_end(held, handle, self._tools.supervisor.ending(handle))
+            if await engine.listed(self._tools.http, door):
+                # Only what is still alive after it answered is what answered.
+                if self._tools.supervisor.prove(body, handle) is Proof.OURS:
+                    await self._tell(Listed(body, self._tools.supervisor.settle(handle)))
+                    return None
+            elif loop.time() >= end:
+                return await self._after_end(held, handle, f"not ready within {render_ms(patience_ms)}")
+            await asyncio.sleep(_POLL_S)
+
+    def _door(self, held: Held, handle: Handle) -> Door:
+        door = self._tools.doors.door(replace(held, handle=handle))
+        assert door is not None
+        return door
+
+    async def _after_end(self, held: Held, handle: Handle, why: str) -> _Ended | None:
+        """Leave nothing behind, then say why. What cannot be ended keeps its memory counted."""
+        stopped = await self._tools.supervisor.stop(held.body, handle)
+        if not stopped.gone:
+            await self._tell(Stuck(held.body, codes.RELEASE_STUCK.code, f"{why}; {stopped.detail}"))
+            return None
+        self._tools.supervisor.forget(handle)
+        last = tail(self._tools.doors.folder(held.body) / "log", 3)
+        return _Ended("; ".join((why, *last)), port_lost=not _free(handle.port))
+
+    @contextlib.contextmanager
+    def _port(self, held: Held) -> Iterator[int]:
+        """A free port of the range, kept from other starts until it is recorded; the one it had before comes first."""
+        first, last = self._tools.ports
+        others = {h.port for h in self._memory.host.held.values() if h.body != held.body} | self._taken
+        before = [held.port] if held.port is not None and first <= held.port <= last else []
+        for port in (*before, *range(first, last + 1)):
+            if port not in others and _free(port):
+                self._taken.add(port)
+                try:
+                    yield port
+                finally:
+                    self._taken.discard(port)
+                return
+        raise Refusal(codes.PORT_TAKEN.code, f"no port between {first} and {last} is free on 127.0.0.1")
+
+
+def _free(port: int) -> bool:
+    """Nobody listens on this loopback port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

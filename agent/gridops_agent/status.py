@@ -1,0 +1,147 @@
+"""What a person on this host may see: state, residencies, last word with the controller. Never a key, never a prompt.
+
+The running agent leaves the part that only it knows in a file (0600); `gridops-agent status` adds what the ledger
+says, so that it answers also when no agent runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gridops.base.errors import GridopsError
+from gridops.base.units import render_bytes, render_ms
+from gridops.disk.atomic import write_atomic
+from gridops_agent.config import Config
+from gridops_agent.core.report import Readings, inventory
+from gridops_agent.core.state import Host
+from gridops_agent.ledger import Ledger
+
+SCHEMA = "gridops.agent-status/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What the running agent knows beyond its ledger."""
+
+    pid: int
+    at_ms: int
+    heard_ms: int | None
+    """When the last fresh directive came, in this host's wall time."""
+    talk: str
+    """`fresh`, `stale`, `pending` (not admitted yet) or why the controller does not answer."""
+    readings: Readings
+
+
+def write_live(path: Path, host: Host, live: Live) -> None:
+    """Leave the live part for `status`. A full disk must not stop the agent: then it is left out."""
+    seen = inventory(host, live.readings)
+    document = {
+        "pid": live.pid,
+        "at_ms": live.at_ms,
+        "heard_ms": live.heard_ms,
+        "talk": live.talk,
+        "state": seen.state.value,
+        "reasons": list(seen.reasons),
+        "endpoint": seen.endpoint,
+        "runtimes": [{"engine": r.engine, "backend": r.backend} for r in seen.runtimes],
+        "devices": [
+            {"id": d.id, "kind": d.kind.value, "total_bytes": d.total_bytes, "external_bytes": d.external_bytes}
+            for d in seen.devices
+        ],
+        "in_flight": {r.incarnation or "": r.in_flight for r in seen.residencies},
+        "disk_free_bytes": seen.disk_free_bytes,
+        "alarms": list(live.readings.alarms),
+    }
+    try:
+        write_atomic(path, json.dumps(document, sort_keys=True).encode(), mode=0o600)
+    except GridopsError:
+        return
+
+
+def status(config: Config, running: bool) -> dict[str, Any]:
+    """The whole answer as JSON values. Raises BadSetup or Failed when there is nothing to read."""
+    ledger = Ledger.look(config.ledger)
+    try:
+        host = ledger.load("")
+        damage = ledger.note("damage")
+    finally:
+        ledger.close()
+    live = _live(config.status) if running else {}
+    flights = live.get("in_flight", {})
+    return {
+        "schema": SCHEMA,
+        "host": config.host,
+        "fleet": config.fleet,
+        "host_key": host.fence.host_key,
+        "controller": config.controller,
+        "running": running,
+        "pid": live.get("pid"),
+        "talk": live.get("talk", "not running"),
+        "heard_ms": live.get("heard_ms"),
+        "state": live.get("state", "not running"),
+        "reasons": live.get("reasons", []),
+        "endpoint": live.get("endpoint"),
+        "devices": live.get("devices", []),
+        "runtimes": live.get("runtimes", []),
+        "disk_free_bytes": live.get("disk_free_bytes"),
+        "root_version": host.chain.root.version,
+        "generation": host.generation(),
+        "last_command": host.fence.head.seq,
+        "open_commands": len(host.commands),
+        "receipts_owed": sum(1 for r in host.receipts.kept if r.rseq > host.receipts.acked),
+        "alarms": live.get("alarms", []) or ([f"ledger_damaged: {damage}"] if damage else []),
+        "residencies": [
+            {
+                "replica": held.warm.replica,
+                "incarnation": held.body,
+                "state": held.state.value,
+                "since_ms": held.since_ms,
+                "port": held.port,
+                "pid": held.handle.pid if held.handle is not None else None,
+                "restarts": held.restarts,
+                "in_flight": flights.get(held.body, 0),
+                "device_bytes": held.warm.device_bytes,
+                "devices": list(held.warm.devices),
+                "code": held.code,
+                "detail": held.detail,
+            }
+            for held in sorted(host.held.values(), key=lambda h: (h.warm.replica, h.body))
+        ],
+    }
+
+
+def _live(path: Path) -> Mapping[str, Any]:
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def render(seen: Mapping[str, Any], now_ms: int) -> str:
+    """The answer as text for people."""
+    heard = seen["heard_ms"]
+    ago = f", last word {render_ms(max(0, now_ms - heard))} ago" if heard is not None else ""
+    lines = [f"{seen['host']}  {seen['state']}, controller {seen['talk']}{ago}"]
+    lines += [f"  {reason}" for reason in seen["reasons"]]
+    if seen["endpoint"]:
+        lines.append(f"front {seen['endpoint']}")
+    for device in seen["devices"]:
+        total, external = render_bytes(device["total_bytes"]), render_bytes(device["external_bytes"])
+        lines.append(f"{device['id']}  {total}, {external} used by others")
+    for row in seen["residencies"]:
+        where = f"pid {row['pid']} port {row['port']}" if row["pid"] else "no process"
+        more = f"  restarted {row['restarts']} times" if row["restarts"] else ""
+        lines.append(f"{row['replica']}  {row['state']}  {where}  {row['in_flight']} in flight{more}")
+        if row["detail"] or row["code"]:
+            lines.append(f"  {': '.join(w for w in (row['code'], row['detail']) if w)}")
+    if not seen["residencies"]:
+        lines.append("no residency")
+    owed = f", {seen['receipts_owed']} receipts not yet acknowledged" if seen["receipts_owed"] else ""
+    lines.append(f"last command {seen['last_command']}, {seen['open_commands']} open{owed}")
+    lines += [f"alarm: {alarm}" for alarm in seen["alarms"]]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,69 @@
+"""Ends the engines of a host while its agent does not run: for taking a machine down, and for demos that clean up.
+
+Only what can be proved is signalled, and only when the engine says that it is idle, or with force. The ledger is not
+touched: the residencies stay wanted, and an agent that comes back keeps them alive again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import aiohttp
+
+from gridops.base.ids import EngineName, short
+from gridops_agent.config import Config
+from gridops_agent.core.state import Held
+from gridops_agent.doors import Doors
+from gridops_agent.engines import engines
+from gridops_agent.engines.base import Engine
+from gridops_agent.ledger import Ledger
+from gridops_agent.platform import here
+from gridops_agent.shell import only_one
+from gridops_agent.supervise import Proof, Supervisor
+
+
+async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bool]:
+    """One line for each engine, and whether any is left. Raises Busy while an agent runs."""
+    supervisor, doors, known = Supervisor(here(), config.state), Doors(config.engines), engines(config.engine_command)
+    lines: list[str] = []
+    left = False
+    with only_one(config):
+        ledger = Ledger.look(config.ledger)
+        try:
+            residencies = sorted(ledger.load("").held.values(), key=lambda h: (h.warm.replica, h.body))
+        finally:
+            ledger.close()
+        async with aiohttp.ClientSession(trust_env=False) as http:
+            for held in residencies:
+                if not supervisor.members(held.body, held.handle) and _gone(supervisor, held):
+                    continue
+                busy = None if force else await _busy(known, http, doors, held)
+                if busy is not None:
+                    lines.append(f"{held.warm.replica}  left alone: {busy}")
+                    left = True
+                    continue
+                stopped = await supervisor.stop(held.body, held.handle)
+                lines.append(f"{held.warm.replica}  {'stopped' if stopped.gone else stopped.detail}")
+                left = left or not stopped.gone
+        for pid, body in supervisor.strangers(frozenset(h.body for h in residencies)):
+            lines.append(f"pid {pid}  left alone: it carries the command {short(body)}, which this host does not know")
+            left = True
+    return tuple(lines), left
+
+
+def _gone(supervisor: Supervisor, held: Held) -> bool:
+    return held.handle is None or supervisor.prove(held.body, held.handle) is Proof.GONE
+
+
+async def _busy(
+    known: Mapping[EngineName, Engine], http: aiohttp.ClientSession, doors: Doors, held: Held
+) -> str | None:
+    """Why it may not be stopped gently; None when it is idle or was never ready."""
+    door = doors.door(held)
+    engine = known.get(held.warm.launch.engine)
+    if door is None or engine is None or not held.applied:
+        return None
+    count = await engine.busy(http, door)
+    if count is None:
+        return "the engine does not say whether it is idle (use --force)"
+    return f"{count} generations are running (use --force to cut them)" if count else None
