@@ -20,7 +20,9 @@ from typing import Any
 from gridops import __version__
 from gridops.base.errors import ConfigError, GridopsError, Refusal
 from gridops.cli import exits
-from gridops.cli.output import Context, Usage, dump_json, dump_line
+from gridops.cli.output import Context, dump_json, dump_line
+from gridops.files.diagnose import Problem
+from gridops.files.report import diagnostic
 
 _SECRETS = re.compile(
     r"gj1\.[A-Za-z0-9._-]+"
@@ -61,16 +63,25 @@ def text_lines(error: GridopsError, context: Context) -> list[str]:
     lines: list[str] = []
     if isinstance(error, ConfigError) and error.problems:
         lines += [*problem_lines(error, context), ""]
+        return [*lines, f"error: {len(error.problems)} findings; nothing was done", *_hinted(error)]
     if isinstance(error, Refusal):
         lines += [f"refused[{error.code}]: {error.message}", *(f"  {line}" for line in error.evidence)]
     else:
         lines.append(f"error: {error.message}")
-    return [*lines, *(f"  hint: {hint}" for hint in error.hints)]
+    return [*lines, *_hinted(error)]
+
+
+def _hinted(error: GridopsError) -> list[str]:
+    return [f"  hint: {hint}" for hint in error.hints]
 
 
 def problem_lines(error: ConfigError, context: Context) -> list[str]:
     """The findings of a ConfigError as `validate` draws them."""
-    return [str(problem) for problem in error.problems]
+    from gridops.files.draw import COLOR, PLAIN, draw_all
+
+    paint = COLOR if context.colored(sys.stderr) else PLAIN
+    found = [problem for problem in error.problems if isinstance(problem, Problem)]
+    return draw_all(found, width=context.width(), paint=paint).splitlines()
 
 
 def document(error: GridopsError, context: Context) -> dict[str, Any]:
@@ -79,7 +90,7 @@ def document(error: GridopsError, context: Context) -> dict[str, Any]:
     if isinstance(error, Refusal):
         body["error"] |= {"code": error.code, "subject": error.subject, "evidence": list(error.evidence)}
     if isinstance(error, ConfigError):
-        body["error"]["problems"] = [str(problem) for problem in error.problems]
+        body["error"]["problems"] = [diagnostic(p) for p in error.problems if isinstance(p, Problem)]
     return body
 
 
@@ -125,10 +136,6 @@ def secret_values(args: Sequence[str]) -> list[str]:
             elif at + 1 < len(args) and not args[at + 1].startswith("-"):
                 found.append(args[at + 1])
     return [value for value in found if value]
-
-
-def usage(message: str, hints: Sequence[str] = ()) -> Usage:
-    return Usage(message, hints=hints)
 
 
 def _body(code: int, context: Context, message: str, hints: Sequence[str] = ()) -> dict[str, Any]:

@@ -1,0 +1,199 @@
+"""What `plan` and `explain` plan from: the files here, the newest state that can be had, and what is in force.
+
+The state is the controller's when it answers, else what lies on `gridops/state`, else declarations alone; the caller
+says which it was and how old. Planning itself is `planner.plan`, and each plan is checked by `planner.check` before
+anybody sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gridops import __version__
+from gridops.base.canon import digest
+from gridops.base.codes.refusals import PLAN_EDITED
+from gridops.base.errors import Bug, ConfigError, Failed, GridopsError, Refusal, Unreachable
+from gridops.base.ids import Digest, ScopeName
+from gridops.base.record import Malformed, from_data
+from gridops.cli.client import connect, fleet_settings, root_of
+from gridops.cli.output import Context, Usage
+from gridops.cli.person import ROOTS, chain_of
+from gridops.files.git import Checkout
+from gridops.files.load import load
+from gridops.files.plandoc import read_plan
+from gridops.files.projection import PlanBranch
+from gridops.files.tree import FOLDERS, WorkingTree
+from gridops.model.intent import Intent
+from gridops.model.plan import Plan
+from gridops.model.snapshot import Snapshot, SnapshotSource
+from gridops.planner.check import check
+from gridops.planner.declared import declared_snapshot
+from gridops.planner.planner import Inputs
+from gridops.planner.planner import plan as make_plan
+from gridops.trust.root import RoleName
+
+CONTROLLER_TIMEOUT_S = 3.0
+AGAINST = ("auto", "live", "state", "declared")
+UNENROLLED = digest({"fleet": "none"})
+"""Stands for the fleet in a preview where no trust root exists yet; such a plan can never be signed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at the world. `targets` is what is in force, by scope."""
+
+    snapshot: Snapshot
+    targets: Mapping[ScopeName, Plan] = field(default_factory=dict)
+    watching_since_ms: int | None = None
+    note: str = ""
+    """Why it is not a better source, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The repository of a call."""
+
+    directory: Path
+    checkout: Checkout | None
+    fleet: Digest
+
+
+def place_of(context: Context) -> Place:
+    """The fleet's folder and repository. Raises Usage where there is none."""
+    directory = root_of(context.directory)
+    checkout: Checkout | None = None
+    try:
+        checkout = Checkout(directory)
+    except Failed:
+        checkout = None
+    bare = checkout is not None and checkout.root is None
+    if not bare and not any((directory / folder).is_dir() for folder in FOLDERS):
+        raise Usage(
+            f"{directory.resolve()}: no fleet here (no {', '.join(FOLDERS)})",
+            hints=("make one: gridops init", "or name another folder: gridops -C DIR ..."),
+        )
+    fleet = chain_of(directory).fleet if (directory / ROOTS / "1.json").is_file() else UNENROLLED
+    return Place(directory, checkout, fleet)
+
+
+def intent_of(place: Place) -> Intent:
+    """The files as they stand, marked dirty where they differ from the commit. Raises ConfigError."""
+    checkout = place.checkout
+    if checkout is None:
+        return load(WorkingTree(place.directory), dirty=True)
+    head = checkout.resolve("HEAD")
+    if checkout.root is None:
+        commit = checkout.head()
+        return load(checkout.tree(commit), commit=commit, subject=checkout.subject(commit))
+    if head is None:
+        return load(WorkingTree(place.directory), dirty=True)
+    return load(WorkingTree(place.directory), commit=head, subject=checkout.subject(head), dirty=checkout.dirty())
+
+
+def intent_at(place: Place, revision: str) -> Intent:
+    """The intent of another commit. Raises Usage for a revision that is none, ConfigError naming it."""
+    commit = place.checkout.resolve(revision) if place.checkout is not None else None
+    if place.checkout is None or commit is None:
+        raise Usage(f"--base {revision}: names no commit here", hints=("fetch it first: git fetch origin",))
+    try:
+        return load(place.checkout.tree(commit), commit=commit, subject=place.checkout.subject(commit))
+    except ConfigError as error:
+        raise ConfigError(f"--base {revision}: {error.message}", error.problems, hints=error.hints) from error
+
+
+def look(context: Context, place: Place, intent: Intent, now_ms: int, against: str = "auto") -> dict[ScopeName, Seen]:
+    """The best state that can be had for each scope. Raises Unreachable when `live` is asked for and nobody answers."""
+    note = ""
+    scopes = [s for s in intent.desired.scopes if context.wants(s)]
+    if against in ("auto", "live"):
+        try:
+            live = _live(context)
+        except GridopsError as error:
+            if against == "live":
+                raise
+            # That no controller is configured is an ordinary thing and no news.
+            note = error.message if isinstance(error, Unreachable) else ""
+        else:
+            return dict.fromkeys(scopes, live)
+    found: dict[ScopeName, Seen] = {}
+    for scope in scopes:
+        stored = _stored(place, scope) if against in ("auto", "state") else None
+        if stored is None and against == "state":
+            hints = ("fetch it: git fetch origin gridops/state",)
+            raise Failed(f"scope {scope}: nothing is stored on gridops/state", hints=hints)
+        snapshot = stored if stored is not None else declared_snapshot(intent.desired, now_ms)
+        parent = applied(place, scope)
+        found[scope] = Seen(snapshot, {} if parent is None else {scope: parent}, None, note)
+    return found
+
+
+def plan_scope(place: Place, intent: Intent, scope: ScopeName, seen: Seen, now_ms: int) -> Plan:
+    """One checked plan of a scope, compared with what is in force."""
+    parent = seen.targets.get(scope)
+    inputs = Inputs(intent, scope, place.fleet, seen.snapshot, parent, now_ms, __version__, seen.watching_since_ms)
+    plan = make_plan(inputs)
+    faults = check(plan, inputs)
+    if faults:
+        raise Bug(f"the plan breaks rules of its own: {'; '.join(faults[:5])}")
+    return plan
+
+
+def from_base(place: Place, base: Intent, scope: ScopeName, seen: Seen, now_ms: int) -> Seen:
+    """The same world as if the intent of another commit were in force: a plan from it shows what a change brings."""
+    if scope not in base.desired.scopes:
+        return seen
+    return replace(seen, targets={scope: plan_scope(place, base, scope, seen, now_ms)})
+
+
+def applied(place: Place, scope: ScopeName) -> Plan | None:
+    """The newest plan of a scope whose result lies on the plans branch, if its signature holds.
+
+    Raises Refusal for one that was edited by hand: what would be compared with it could not be trusted.
+    """
+    if place.checkout is None or place.fleet == UNENROLLED:
+        return None
+    branch = plans_of(place)
+    done = [p for p in branch.places() if p.finished and p.scope == scope]
+    return None if not done else read_stored(place, branch, done[-1].id, scope)
+
+
+def plans_of(place: Place) -> PlanBranch:
+    """The branch where plans lie. Raises Failed outside a repository."""
+    if place.checkout is None:
+        raise Failed(f"{place.directory}: not a git repository, so no plans are stored here")
+    settings = fleet_settings(place.directory)
+    watched = settings.remote_branch if settings.remote_url is not None else None
+    return PlanBranch(place.checkout, settings.plans_branch, path=settings.plans_path, watched=watched)
+
+
+def read_stored(place: Place, branch: PlanBranch, text: str, scope: ScopeName | None = None) -> Plan:
+    """A stored plan, verified against the controller keys of the trust root."""
+    found = branch.find(text, scope)
+    stored = branch.read(found.id, found.scope)
+    chain = chain_of(place.directory)
+    plan = read_plan(stored.yaml, stored.envelope, chain.keys(RoleName.CONTROLLER), file=branch.plan_file(found))
+    if plan.fleet != chain.fleet or plan.id != found.id or plan.scope != found.scope:
+        signed = f"{plan.scope} {plan.id} of fleet {plan.fleet}"
+        raise Refusal(PLAN_EDITED.code, f"{branch.plan_file(found)}: what was signed is {signed}")
+    return plan
+
+
+def _live(context: Context) -> Seen:
+    answer = connect(context, timeout_s=CONTROLLER_TIMEOUT_S).get("/v1/snapshot")
+    try:
+        snapshot = from_data(Snapshot, answer["snapshot"])
+        targets = {ScopeName(t["scope"]): from_data(Plan, t["plan"]) for t in answer["targets"]}
+        since = int(answer["watching_since_ms"])
+    except (Malformed, LookupError, TypeError, ValueError) as error:
+        raise Unreachable(f"the controller's snapshot is not of a form this version knows: {error}") from error
+    return Seen(snapshot, targets, since)
+
+
+def _stored(place: Place, scope: ScopeName) -> Snapshot | None:
+    return None if place.checkout is None else plans_of(place).read_state(scope)
+
+
+def is_live(seen: Seen) -> bool:
+    return seen.snapshot.source is SnapshotSource.LIVE
