@@ -8,12 +8,14 @@ wrong types and missing fields are a `Malformed`, never a guess. pydantic does t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar, dataclass_transform
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from gridops.base import canon
 from gridops.base.ids import Digest
+
+# pydantic takes 200 ms to import and `gridops validate` needs no record checked, so it is imported on first use.
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -26,7 +28,7 @@ class Malformed(ValueError):
 def record(cls: type[T]) -> type[T]:
     """Class decorator: a frozen dataclass whose JSON form is strict."""
     made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
-    made.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, frozen=True)  # type: ignore[attr-defined]
+    made.__pydantic_config__ = {"extra": "forbid", "strict": True, "frozen": True}  # type: ignore[attr-defined]
     return made
 
 
@@ -37,6 +39,8 @@ def adapter(kind: type[T]) -> TypeAdapter[T]:
     """The (cached) pydantic adapter of a record type; also the source of its JSON schema."""
     made = _adapters.get(kind)
     if made is None:
+        from pydantic import TypeAdapter
+
         made = _adapters[kind] = TypeAdapter(kind)
     return made
 
@@ -63,6 +67,8 @@ def from_data(kind: type[T], data: Any) -> T:
 
 def from_bytes(kind: type[T], raw: bytes) -> T:
     """A record from JSON bytes. Raises Malformed, naming the field."""
+    from pydantic import ValidationError
+
     try:
         return adapter(kind).validate_json(raw, strict=True)
     except ValidationError as error:
