@@ -1,0 +1,249 @@
+"""Who may do what: the one table from (decision, cause) to class and risk, and what each mode demands.
+
+`classify` is asked once per decision while planning. `judge` says which change sets of a finished plan may be carried
+out by gridops itself; it never looks at approvals, which people give for the rest. Limits and windows hold back the
+change sets that hit them, never the whole plan, and repair is counted first so that it does not wait for other work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gridops.base.codes import Code
+from gridops.base.codes import placement as codes
+from gridops.base.units import PPM
+from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan
+from gridops.model.policy import ActionClass, ApprovalPolicy, Mode, Risk, RiskNeed, ScopeBudgets, ScopeMode
+
+_REPAIR = (ActionClass.REPAIR, Risk.ROUTINE)
+_ROLLOUT = (ActionClass.ROLLOUT, Risk.DISRUPTIVE)
+_MOVE_FOR_GAIN = (ActionClass.REBALANCE, Risk.DISRUPTIVE)
+_GROW = (ActionClass.SCALE_UP, Risk.ROUTINE)
+
+TABLE: dict[tuple[DecisionKind, CauseKind], tuple[ActionClass, Risk]] = {
+    (DecisionKind.PLACE, CauseKind.INTENT): _GROW,
+    (DecisionKind.PLACE, CauseKind.DEMAND): _GROW,
+    (DecisionKind.PLACE, CauseKind.RENAMED): _GROW,
+    (DecisionKind.PLACE, CauseKind.POLICY): _GROW,
+    (DecisionKind.PLACE, CauseKind.HOST_LOST): _REPAIR,
+    (DecisionKind.PLACE, CauseKind.UNHEALTHY): _REPAIR,
+    (DecisionKind.PLACE, CauseKind.DRAIN): _REPAIR,
+    (DecisionKind.PLACE, CauseKind.DISPLACED): _REPAIR,
+    (DecisionKind.PLACE, CauseKind.REBALANCE): _MOVE_FOR_GAIN,
+    (DecisionKind.MOVE, CauseKind.HOST_LOST): _REPAIR,
+    (DecisionKind.MOVE, CauseKind.UNHEALTHY): _REPAIR,
+    (DecisionKind.MOVE, CauseKind.DRAIN): (ActionClass.REPAIR, Risk.DISRUPTIVE),
+    (DecisionKind.MOVE, CauseKind.INTENT): _ROLLOUT,
+    (DecisionKind.MOVE, CauseKind.POLICY): _ROLLOUT,
+    (DecisionKind.MOVE, CauseKind.RENAMED): _ROLLOUT,
+    (DecisionKind.MOVE, CauseKind.DEMAND): _MOVE_FOR_GAIN,
+    (DecisionKind.MOVE, CauseKind.REBALANCE): _MOVE_FOR_GAIN,
+    (DecisionKind.MOVE, CauseKind.DISPLACED): _MOVE_FOR_GAIN,
+    (DecisionKind.CHANGE, CauseKind.INTENT): _ROLLOUT,
+    (DecisionKind.CHANGE, CauseKind.POLICY): _ROLLOUT,
+    (DecisionKind.CHANGE, CauseKind.RENAMED): _ROLLOUT,
+    (DecisionKind.CHANGE, CauseKind.HOST_LOST): _REPAIR,
+    (DecisionKind.CHANGE, CauseKind.UNHEALTHY): _REPAIR,
+    (DecisionKind.CHANGE, CauseKind.DRAIN): _REPAIR,
+    (DecisionKind.CHANGE, CauseKind.DEMAND): _ROLLOUT,
+    (DecisionKind.CHANGE, CauseKind.REBALANCE): _MOVE_FOR_GAIN,
+    (DecisionKind.CHANGE, CauseKind.DISPLACED): _MOVE_FOR_GAIN,
+    (DecisionKind.REMOVE, CauseKind.INTENT): (ActionClass.SCALE_DOWN, Risk.ROUTINE),
+    (DecisionKind.REMOVE, CauseKind.DEMAND): (ActionClass.SCALE_DOWN, Risk.ROUTINE),
+    (DecisionKind.REMOVE, CauseKind.POLICY): (ActionClass.REMOVE, Risk.DESTRUCTIVE),
+    (DecisionKind.REMOVE, CauseKind.RENAMED): (ActionClass.REMOVE, Risk.DESTRUCTIVE),
+    (DecisionKind.REMOVE, CauseKind.HOST_LOST): (ActionClass.REMOVE, Risk.DESTRUCTIVE),
+    (DecisionKind.REMOVE, CauseKind.UNHEALTHY): (ActionClass.REMOVE, Risk.DESTRUCTIVE),
+    (DecisionKind.REMOVE, CauseKind.DRAIN): (ActionClass.REMOVE, Risk.DESTRUCTIVE),
+    (DecisionKind.REMOVE, CauseKind.REBALANCE): (ActionClass.REMOVE, Risk.DESTRUCTIVE),
+    (DecisionKind.REMOVE, CauseKind.DISPLACED): (ActionClass.REMOVE, Risk.DESTRUCTIVE),
+}
+"""Class and risk of each decision by its cause; every pair of enum members that does something has a line (a test)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What raises or lowers a decision's place in the table."""
+
+    ends: bool = False
+    """A removal without a successor: its profile is no longer declared, or its host no longer ours."""
+    last: bool = False
+    empty: bool = False
+    """It follows from an empty set of hosts or profiles."""
+    gentle: bool = False
+    """Nothing restarts: served ids, restart policy, drain grace, or a new name."""
+    dips: bool = False
+
+
+def classify(kind: DecisionKind, cause: CauseKind, traits: Traits = Traits()) -> tuple[ActionClass, Risk]:
+    """Class and risk of a decision."""
+    if kind is DecisionKind.CANNOT_PLACE:
+        return _GROW
+    group, risk = TABLE[kind, cause]
+    if kind is DecisionKind.REMOVE and (traits.ends or traits.empty):
+        return ActionClass.REMOVE, Risk.DESTRUCTIVE
+    if traits.empty or (kind is DecisionKind.REMOVE and traits.last):
+        return group, Risk.DESTRUCTIVE
+    if traits.gentle:
+        return group, Risk.ROUTINE
+    return group, Risk.DISRUPTIVE if traits.dips and risk is Risk.ROUTINE else risk
+
+
+def effective_mode(mode: ScopeMode, now_ms: int) -> Mode:
+    """The mode in force: `after` holds from `until` on; an end without a successor never loosens anything."""
+    if mode.until_ms is None or now_ms < mode.until_ms:
+        return mode.mode
+    return mode.after if mode.after is not None else stricter(mode.mode, Mode.RECOMMEND)
+
+
+def stricter(a: Mode, b: Mode) -> Mode:
+    return a if a.looseness <= b.looseness else b
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What `judge` has to know besides plan and mode. The shell fills it in."""
+
+    budgets: ScopeBudgets | None = None
+    active_windows: frozenset[str] = field(default_factory=frozenset)
+    """Texts of windows (`windows[].deny`, `disruptions[].during`) that hold now; see `windows.active`."""
+    moves_last_hour: int = 0
+    disrupted: int = 0
+    """Wanted replicas of the scope that do not serve already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Change sets that may be carried out by standing authority, and why each of the others is held."""
+
+    allowed: frozenset[int]
+    held: tuple[tuple[int, str, str], ...]
+    """(change set, placement code, sentence), in order of change sets."""
+
+
+def judge(plan: Plan, mode: ScopeMode, now_ms: int, circumstances: Circumstances = Circumstances()) -> Judgement:
+    """What gridops may do by itself now. Everything else waits for people."""
+    sets = change_sets(plan.to_do)
+    held: dict[int, tuple[Code, str]] = {}
+    for number, decisions in sets.items():
+        reason = _forbidden(plan, decisions, mode, now_ms) or _closed(decisions, circumstances)
+        if reason is not None:
+            held[number] = reason
+    # Repair draws on the limits first; then the order of the plan.
+    free = [n for n in sets if n not in held]
+    tally = _Tally(plan, circumstances)
+    for number in sorted(free, key=lambda n: (not all(d.action_class is ActionClass.REPAIR for d in sets[n]), n)):
+        reason = tally.over(sets[number])
+        if reason is not None:
+            held[number] = reason
+    return Judgement(
+        allowed=frozenset(n for n in sets if n not in held),
+        held=tuple((n, held[n][0].code, held[n][1]) for n in sorted(held)),
+    )
+
+
+def change_sets(decisions: Iterable[Decision]) -> dict[int, tuple[Decision, ...]]:
+    """Decisions by change set, in order."""
+    found: dict[int, list[Decision]] = {}
+    for decision in decisions:
+        found.setdefault(decision.change_set, []).append(decision)
+    return {n: tuple(found[n]) for n in sorted(found)}
+
+
+def demand(plan: Plan, keep: frozenset[int], policy: ApprovalPolicy) -> RiskNeed:
+    """What people must give for these change sets: the need of the highest risk among them."""
+    order = tuple(Risk)
+    risks = [d.risk for d in plan.to_do if d.change_set in keep]
+    return policy.need(max(risks, key=order.index) if risks else Risk.ROUTINE)
+
+
+def _forbidden(plan: Plan, decisions: tuple[Decision, ...], mode: ScopeMode, now_ms: int) -> tuple[Code, str] | None:
+    """Why standing authority does not reach these decisions at all."""
+    current, rules = effective_mode(mode, now_ms), mode.automatic
+    if plan.hypothetical:
+        return codes.HELD_HYPOTHETICAL, "made without live hosts or a commit"
+    if current is not Mode.AUTOMATIC:
+        return codes.HELD_MODE, f"mode is {current.value}"
+    if plan.intent.empty:
+        return codes.HELD_EMPTY_SET, f"no {' and no '.join(plan.intent.empty)} declared in {plan.scope}"
+    for decision in decisions:
+        if decision.action_class not in rules.allow:
+            return codes.HELD_CLASS, f"{decision.replica}: {decision.action_class.value} is not in automatic.allow"
+        if decision.last_replica and decision.profile not in rules.last_replica:
+            return codes.HELD_LAST_REPLICA, f"{decision.replica} is the last replica of {decision.profile}"
+    displaced = [d for d in decisions if d.cause.kind is CauseKind.DISPLACED]
+    loaded = [d for d in decisions if d.target is not None and d.cause.kind is not CauseKind.DISPLACED]
+    for decision in loaded if displaced else []:
+        if decision.profile not in rules.allow_displace:
+            return codes.HELD_DISPLACE, f"{decision.profile} would displace {displaced[0].replica}"
+    return None
+
+
+def _closed(decisions: tuple[Decision, ...], circumstances: Circumstances) -> tuple[Code, str] | None:
+    budgets = circumstances.budgets
+    for window in budgets.windows if budgets is not None else ():
+        closed = [d for d in decisions if d.action_class not in window.exclude]
+        if window.deny in circumstances.active_windows and closed:
+            return codes.HELD_WINDOW, f"{closed[0].action_class.value} is closed: {window.deny}"
+    return None
+
+
+class _Tally:
+    """Counts what has been let through, against the limits of moves and disruptions."""
+
+    def __init__(self, plan: Plan, circumstances: Circumstances) -> None:
+        self._budgets = circumstances.budgets
+        self._windows = circumstances.active_windows
+        self._moves = 0
+        self._moves_before = circumstances.moves_last_hour
+        self._disrupted = circumstances.disrupted
+        self._wanted = len(plan.placement) + len(plan.report.unplaced)
+
+    def over(self, decisions: tuple[Decision, ...]) -> tuple[Code, str] | None:
+        """The limit these decisions would break; None lets them through and counts them."""
+        if self._budgets is None:
+            return None
+        moves = sum(1 for d in decisions if d.kind is DecisionKind.MOVE and d.action_class is not ActionClass.REPAIR)
+        limits = self._budgets.moves
+        if moves and self._moves + moves > limits.per_plan:
+            return codes.HELD_MOVES, f"{self._moves + moves} moves in this plan, {limits.per_plan} allowed"
+        if moves and self._moves_before + self._moves + moves > limits.per_hour:
+            return (
+                codes.HELD_MOVES,
+                f"{self._moves_before + self._moves + moves} moves in an hour, {limits.per_hour} allowed",
+            )
+        disrupted = sum(1 for d in decisions if _disrupts(d))
+        if disrupted and (reason := self._budget(decisions, disrupted)) is not None:
+            return reason
+        self._moves += moves
+        self._disrupted += disrupted
+        return None
+
+    def _budget(self, decisions: tuple[Decision, ...], disrupted: int) -> tuple[Code, str] | None:
+        assert self._budgets is not None
+        classes = {d.action_class for d in decisions if _disrupts(d)}
+        for budget in self._budgets.disruptions:
+            if not classes & set(budget.reasons):
+                continue
+            most = 1
+            # Outside its hours a budget allows one at a time.
+            if budget.during is None or budget.during in self._windows:
+                share = budget.max_ppm * self._wanted // PPM if budget.max_ppm is not None else None
+                limits = [v for v in (budget.max_count, share) if v is not None]
+                most = min(limits) if limits else 1
+                # A share of a small fleet rounds up to one; only an explicit zero means none.
+                most = most if 0 in (budget.max_count, budget.max_ppm) else max(1, most)
+            if self._disrupted + disrupted > most:
+                return (
+                    codes.HELD_DISRUPTION,
+                    f"{self._disrupted + disrupted} replicas disrupted at once, {most} allowed",
+                )
+        return None
+
+
+def _disrupts(decision: Decision) -> bool:
+    """A running replica is stopped or restarted for it."""
+    return (
+        decision.source is not None and decision.risk is not Risk.ROUTINE and decision.kind is not DecisionKind.REMOVE
+    )

@@ -1,0 +1,395 @@
+"""The board: what is planned on each host so far, and whether one more replica has room there.
+
+Two sums per device. *Desired* is the complete intended set: everything that shall stand when the plan is carried out.
+*Live* adds what still runs and will leave; a new seat that fits desired but not live has to wait for a departure.
+What nobody can vouch for (state unknown) is on both and is never freed by planning. Used by every step of the planner
+and mutable while a plan is made; nothing outside the planner sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from gridops.base.codes import Code
+from gridops.base.codes import placement as codes
+from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId
+from gridops.footprint.ledger import Answer, DeviceRoom, Fit, Use, fits
+from gridops.model.fleet import DeviceKind
+from gridops.model.plan import HostLine
+from gridops.model.profile import Artifact, Profile
+from gridops.model.snapshot import Residency
+from gridops.planner.eligible import Way, equal, linked
+from gridops.planner.world import HostView, World
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one replica takes on one host."""
+
+    replica: ReplicaId
+    profile: ProfileName
+    devices: tuple[DeviceId, ...]
+    device_bytes: int
+    host_bytes: int
+    gpu: bool
+
+    def for_replica(self, replica: ReplicaId) -> Claim:
+        return replace(self, replica=replica)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One replica that looks for a seat, in one way of running."""
+
+    replica: ReplicaId
+    profile: Profile
+    way: Way
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A seat that a host can give. `left_bytes` is what its fullest device keeps.
+
+    `waits`: something else has to leave first. `breaks`: its own former self has to, so the replica is down meanwhile.
+    """
+
+    claim: Claim
+    left_bytes: int
+    waits: bool = False
+    breaks: bool = False
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Bytes on one device, all and GPU work."""
+
+    all_bytes: int = 0
+    gpu_bytes: int = 0
+
+
+@dataclass(slots=True)
+class HostBoard:
+    """One host's part of the board. `version` rises with every change, so that answers can be remembered."""
+
+    view: HostView
+    desired: dict[ReplicaId, Claim] = field(default_factory=dict)
+    leaving: list[Claim] = field(default_factory=list)
+    kept: list[Claim] = field(default_factory=list)
+    """Claims of nobody's plan that hold memory all the same (state unknown)."""
+    artifacts: set[Digest] = field(default_factory=set)
+    """Files that will be fetched here."""
+    disk_bytes: int = 0
+    version: int = 0
+    _desired: dict[DeviceId, _Sum] = field(default_factory=dict)
+    _live: dict[DeviceId, _Sum] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._desired = {r.id: _Sum() for r in self.view.rooms}
+        self._live = {r.id: _Sum() for r in self.view.rooms}
+
+    def put(self, claim: Claim) -> None:
+        """The replica shall stand here."""
+        self.desired[claim.replica] = claim
+        self._count(self._desired, claim, 1)
+        self._count(self._live, claim, 1)
+        self.version += 1
+
+    def take(self, replica: ReplicaId, *, runs: bool) -> None:
+        """The replica shall not stand here any more; while it `runs`, its memory is still taken live."""
+        claim = self.desired.pop(replica)
+        self._count(self._desired, claim, -1)
+        if any(r.replica == replica for r in self.view.stuck):
+            self._count(self._desired, claim, 1)
+            self.kept.append(claim)
+        elif runs:
+            self.leaving.append(claim)
+        else:
+            self._count(self._live, claim, -1)
+        self.version += 1
+
+    def hold(self, claim: Claim, *, stuck: bool) -> None:
+        """Something runs here that no plan wants. `stuck`: it will not leave by itself either."""
+        (self.kept if stuck else self.leaving).append(claim)
+        self._count(self._live, claim, 1)
+        if stuck:
+            self._count(self._desired, claim, 1)
+        self.version += 1
+
+    def fetch(self, artifact: Artifact) -> None:
+        """Reserve disk for what is not here yet."""
+        for file in artifact.files:
+            if file.sha256 not in self.view.cached and file.sha256 not in self.artifacts:
+                self.artifacts.add(file.sha256)
+                self.disk_bytes += file.size_bytes
+        self.version += 1
+
+    def use(self, device: DeviceId, *, live: bool, without: Claim | None = None) -> Use:
+        """What is taken on a device; `without` leaves one claim out."""
+        total = (self._live if live else self._desired)[device]
+        if without is None:
+            return Use(total.all_bytes, total.gpu_bytes)
+        part = _part(without, device, self.view)
+        return Use(total.all_bytes - part, total.gpu_bytes - (part if without.gpu and device in without.devices else 0))
+
+    def profiles(self, without: ReplicaId | None = None) -> list[ProfileName]:
+        """Profile of every residency that counts here, one entry each; external ones and stuck ones included."""
+        planned = [c.profile for r, c in self.desired.items() if r != without]
+        return planned + [c.profile for c in self.kept] + [r.profile for r in self.view.external]
+
+    def crowded(self) -> DeviceRoom | None:
+        """The first device whose desired set does not fit its raw memory."""
+        for room in self.view.rooms:
+            used = self._desired[room.id]
+            over_gpu = room.gpu_bytes is not None and used.gpu_bytes > room.gpu_bytes
+            if used.all_bytes > max(0, room.raw_bytes) or over_gpu:
+                return room
+        return None
+
+    def over_with(self, claim: Claim) -> bool:
+        """Would the desired set, this claim included, be too much for the raw memory?"""
+        self._count(self._desired, claim, 1)
+        over = self.crowded() is not None
+        self._count(self._desired, claim, -1)
+        return over
+
+    def _count(self, sums: dict[DeviceId, _Sum], claim: Claim, sign: int) -> None:
+        for device in claim.devices:
+            if (total := sums.get(device)) is not None:
+                total.all_bytes += sign * claim.device_bytes
+                total.gpu_bytes += sign * claim.device_bytes if claim.gpu else 0
+        if claim.host_bytes and self.view.ram is not None:
+            sums[self.view.ram.id].all_bytes += sign * claim.host_bytes
+
+
+@dataclass(slots=True)
+class Board:
+    """All hosts of the scope."""
+
+    world: World
+    hosts: dict[HostId, HostBoard]
+    price_micro: int = 0
+    """Hourly price of the hosts that hold something."""
+
+    @classmethod
+    def of(cls, world: World) -> Board:
+        return cls(world, {h: HostBoard(v) for h, v in world.hosts.items()})
+
+    def put(self, host: HostId, claim: Claim) -> None:
+        board = self.hosts[host]
+        if not board.desired:
+            self.price_micro += board.view.host.price_per_hour_micro or 0
+        board.put(claim)
+
+    def take(self, host: HostId, replica: ReplicaId, *, runs: bool) -> None:
+        board = self.hosts[host]
+        board.take(replica, runs=runs)
+        if not board.desired:
+            self.price_micro -= board.view.host.price_per_hour_micro or 0
+
+    def offer(self, host: HostId, ask: Ask, *, instead: ReplicaId | None = None) -> Offer | HostLine:
+        """A seat for the replica on the host, or the first rule that stands against it.
+
+        `instead` names a replica here whose place is taken over (its own former self): it does not count, but while
+        it runs its memory is not free yet.
+        """
+        board = self.hosts[host]
+        refused = (
+            self._counts(board, ask.profile, instead) or self._price(board) or _disk(board, ask.way.launch.artifact)
+        )
+        if refused is not None:
+            return refused
+        former = board.desired.get(instead) if instead is not None else None
+        found = _memory(board, ask, former)
+        if isinstance(found, HostLine):
+            return found
+        limit = board.view.host.max_replicas
+        breaks = found.breaks or (former is not None and limit is not None and len(board.profiles()) >= limit)
+        return replace(found, breaks=breaks, waits=found.waits or self._crowded_now(board, ask.profile, instead))
+
+    def _counts(self, board: HostBoard, profile: Profile, instead: ReplicaId | None) -> HostLine | None:
+        present, limit = board.profiles(instead), board.view.host.max_replicas
+        if limit is not None and len(present) >= limit:
+            return _line(
+                board, codes.MAX_REPLICAS, f"it holds {len(present)} of at most {limit} residencies", limit + 1, limit
+            )
+        most, mine = profile.max_per_host, present.count(profile.name)
+        if most is not None and mine >= most:
+            return _line(
+                board,
+                codes.MAX_PER_HOST,
+                f"it holds {mine} of at most {most} replicas of {profile.name}",
+                most + 1,
+                most,
+            )
+        return bad_company(board, profile, present, self.world)
+
+    def _crowded_now(self, board: HostBoard, profile: Profile, instead: ReplicaId | None) -> bool:
+        """True while something that leaves still takes the last slot, or must not be met."""
+        leaving = [c.profile for c in board.leaving]
+        if not leaving:
+            return False
+        running = len(board.profiles(instead)) + len(leaving)
+        limit = board.view.host.max_replicas
+        full = limit is not None and running >= limit
+        return full or bad_company(board, profile, board.profiles(instead) + leaving, self.world) is not None
+
+    def _price(self, board: HostBoard) -> HostLine | None:
+        ceiling = self.world.budgets.price
+        if ceiling is None or board.desired:
+            return None
+        price = board.view.host.price_per_hour_micro
+        if price is None:
+            return _line(board, codes.PRICE_UNKNOWN, "its price is unknown") if ceiling.unknown == "refuse" else None
+        if self.price_micro + price > ceiling.max_per_hour_micro:
+            return _line(board, codes.PRICE_CEILING, "one more host would be above the price ceiling")
+        return None
+
+
+def bad_company(board: HostBoard, profile: Profile, present: Iterable[ProfileName], world: World) -> HostLine | None:
+    """Colocation, in both directions; `max` counts distinct profiles, the one in question included."""
+    others = sorted(set(present) - {profile.name})
+    if not others:
+        return None
+    together = len(others) + 1
+    for name in others:
+        other = world.profiles.get(name)
+        if name in profile.colocation.exclude or (other is not None and profile.name in other.colocation.exclude):
+            return _line(board, codes.COLOCATION, f"{name} is there, and the two exclude each other")
+        if other is not None and other.colocation.max is not None and together > other.colocation.max:
+            most = other.colocation.max
+            return _line(
+                board, codes.COLOCATION, f"{name} shares a host with at most {most - 1} others", together, most
+            )
+    if profile.colocation.max is not None and together > profile.colocation.max:
+        most = profile.colocation.max
+        return _line(
+            board, codes.COLOCATION, f"it holds {len(others)} other models, at most {most - 1} accepted", together, most
+        )
+    return None
+
+
+def claim_of(
+    replica: ReplicaId, profile: ProfileName, way: Way, devices: tuple[DeviceId, ...], view: HostView
+) -> Claim:
+    """What the replica takes. Where a device is the RAM itself, the host part is taken there and not on top."""
+    device, host = way.need.device_bytes, way.need.host_bytes
+    if view.ram is not None and view.ram.id in devices:
+        device, host = device + host, 0
+    return Claim(replica, profile, devices, device, host, way.gpu)
+
+
+def residency_claim(residency: Residency) -> Claim:
+    """What a residency holds that no plan speaks of. Its devices' kind is unknown here: taken as GPU work."""
+    replica = residency.replica or ReplicaId(f"{residency.profile}/0")
+    return Claim(replica, residency.profile, residency.devices, residency.device_bytes, residency.host_bytes, gpu=True)
+
+
+def _part(claim: Claim, device: DeviceId, view: HostView) -> int:
+    ram = claim.host_bytes if view.ram is not None and view.ram.id == device else 0
+    return ram + (claim.device_bytes if device in claim.devices else 0)
+
+
+def _disk(board: HostBoard, artifact: Artifact) -> HostLine | None:
+    missing = [f for f in artifact.files if f.sha256 not in board.view.cached and f.sha256 not in board.artifacts]
+    if not missing or board.view.disk_bytes is None:
+        return None
+    wanted, free = sum(f.size_bytes for f in missing), board.view.disk_bytes - board.disk_bytes
+    if wanted <= free:
+        return None
+    return _line(board, codes.DISK_FULL, "its disk has no room for the artifact", wanted, max(0, free), "bytes")
+
+
+def _memory(board: HostBoard, ask: Ask, former: Claim | None) -> Offer | HostLine:
+    """The tightest set of devices that fits: at once, else after others have left, else after its former self has."""
+    now = _seat(board, ask, None, live=True)
+    if isinstance(now, Offer):
+        return now
+    later = _seat(board, ask, None, live=False)
+    if isinstance(later, Offer):
+        return replace(later, waits=True)
+    if former is None:
+        return later
+    last = _seat(board, ask, former, live=False)
+    return replace(last, breaks=True) if isinstance(last, Offer) else last
+
+
+def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Offer | HostLine:
+    view, way = board.view, ask.way
+    per_device = way.need.device_bytes + (way.need.host_bytes if _on_ram(view, way) else 0)
+    answers = [(room, _fit(board, room, per_device, way.gpu, former, live)) for room in way.rooms]
+    fitting = sorted(
+        ((f.free_bytes, _natural(r), r) for r, f in answers if f.answer is Answer.FITS), key=lambda t: t[:2]
+    )
+    chosen = _choose(tuple(r for _, _, r in fitting), way)
+    if chosen is None:
+        best = sorted((f.free_bytes for _, f in answers), reverse=True)[: way.launch.devices.count]
+        have = best[-1] if best else 0
+        return _line(
+            board, codes.INSUFFICIENT_DEVICE_MEMORY, _short("on a device", way), per_device, max(0, have), "bytes"
+        )
+    claim = claim_of(ask.replica, ask.profile.name, way, tuple(sorted(r.id for r in chosen)), view)
+    ram = view.ram
+    if claim.host_bytes:
+        assert ram is not None, "eligible refuses a host without RAM"
+        fit = _fit(board, ram, claim.host_bytes, False, former, live)
+        if fit.answer is not Answer.FITS:
+            return _line(
+                board,
+                codes.INSUFFICIENT_HOST_MEMORY,
+                _short("of RAM", way),
+                claim.host_bytes,
+                max(0, fit.free_bytes),
+                "bytes",
+            )
+    left = min(f for f, _, r in fitting if r in chosen) - per_device
+    return Offer(claim, left)
+
+
+def _fit(board: HostBoard, room: DeviceRoom, need_bytes: int, gpu: bool, former: Claim | None, live: bool) -> Fit:
+    """Headroom is kept free unless the replica only takes over what its former self already holds there."""
+    grows = former is None or need_bytes > _part(former, room.id, board.view)
+    return fits(room, board.use(room.id, live=live, without=former), need_bytes, gpu=gpu, new=grows)
+
+
+def _choose(fitting: tuple[DeviceRoom, ...], way: Way) -> tuple[DeviceRoom, ...] | None:
+    """The first `count` of the fitting devices, tightest first, that may work together."""
+    count = way.launch.devices.count
+    if len(fitting) < count:
+        return None
+    if count == 1:
+        return fitting[:1]
+    groups = (fitting,) if way.launch.devices.uneven else equal(fitting)
+    for group in groups:
+        for members in linked(group) if way.launch.devices.link is not None else (group,):
+            if len(members) >= count:
+                return members[:count]
+    return None
+
+
+def _on_ram(view: HostView, way: Way) -> bool:
+    return (
+        view.ram is not None and any(r.id == view.ram.id for r in way.rooms) and way.rooms[0].kind is not DeviceKind.GPU
+    )
+
+
+def _short(where: str, way: Way) -> str:
+    return f"too little memory {where} for config {way.launch.config}"
+
+
+def _natural(room: DeviceRoom) -> tuple[int, str]:
+    """`gpu2` before `gpu10`."""
+    return len(room.id), room.id
+
+
+def _line(
+    board: HostBoard, code: Code, detail: str, need: int | None = None, have: int | None = None, unit: str = "count"
+) -> HostLine:
+    return HostLine(
+        host=board.view.host.id,
+        code=code.code,
+        detail=detail,
+        need=need,
+        have=have,
+        unit=unit if need is not None else None,
+    )

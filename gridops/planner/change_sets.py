@@ -1,0 +1,164 @@
+"""Which decisions stand or fall together. Everything else may be carried out, held back or refused by itself.
+
+Decisions are tied when one needs what another gives up (memory, a slot, company, the price of a host), when they speak
+about one renamed or removed profile, or when they carry one profile's changed terms. Whatever subset of change sets is
+then chosen, the placement it leads to keeps every hard rule (a property test tries them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gridops.base.ids import HostId
+from gridops.footprint.ledger import Answer, fits
+from gridops.model.plan import Decision, DecisionKind
+from gridops.model.policy import ActionClass
+from gridops.planner.capacity import Claim, HostBoard, bad_company
+from gridops.planner.draft import Draft
+from gridops.planner.incumbents import Incumbent, Verdict
+from gridops.planner.targets import Targets
+
+
+def tie(draft: Draft, targets: Targets, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+    """The decisions with their change sets, numbered in the order of their first decision."""
+    knots = _Knots(len(decisions))
+    _tie_profiles(knots, decisions)
+    for host in sorted(draft.board.hosts):
+        _tie_host(knots, draft, targets, decisions, host)
+    _tie_price(knots, draft, targets, decisions)
+    numbers: dict[int, int] = {}
+    return tuple(
+        replace(d, change_set=numbers.setdefault(knots.root(n), len(numbers) + 1)) for n, d in enumerate(decisions)
+    )
+
+
+class _Knots:
+    """Union-find over positions; the smallest position is the root."""
+
+    def __init__(self, size: int) -> None:
+        self._up = list(range(size))
+
+    def root(self, n: int) -> int:
+        while self._up[n] != n:
+            self._up[n] = self._up[self._up[n]]
+            n = self._up[n]
+        return n
+
+    def tie(self, members: Sequence[int]) -> None:
+        for other in members[1:]:
+            a, b = sorted((self.root(members[0]), self.root(other)))
+            self._up[b] = a
+
+
+def _tie_profiles(knots: _Knots, decisions: Sequence[Decision]) -> None:
+    ends: dict[str, list[int]] = {}
+    names: dict[str, list[int]] = {}
+    terms: dict[str, list[int]] = {}
+    for n, decision in enumerate(decisions):
+        if decision.kind is DecisionKind.REMOVE and decision.action_class is ActionClass.REMOVE:
+            ends.setdefault(decision.profile, []).append(n)
+        fields = {c.field for c in decision.changes}
+        if "profile" in fields:
+            names.setdefault(decision.profile, []).append(n)
+        if any(f == "serves" or f.startswith(("restart.", "timing.")) for f in fields):
+            terms.setdefault(decision.profile, []).append(n)
+    for groups in (ends, names, terms):
+        for members in groups.values():
+            knots.tie(members)
+
+
+def _tie_host(knots: _Knots, draft: Draft, targets: Targets, decisions: Sequence[Decision], host: HostId) -> None:
+    """Arrivals that would not fit if nobody left are tied to everybody who leaves the host."""
+    arrivals = [n for n, d in enumerate(decisions) if d.target is not None and d.target.host == host and _occupies(d)]
+    leavers = [n for n, d in enumerate(decisions) if d.source is not None and d.source.host == host and _vacates(d)]
+    if not arrivals or not leavers:
+        return
+    everybody = _as_it_was(draft, targets, host)
+    # Repair first: what it can have without waiting for others, it has.
+    for n in sorted(arrivals, key=lambda n: (decisions[n].action_class is not ActionClass.REPAIR, n)):
+        claim = draft.board.hosts[host].desired[decisions[n].replica]
+        former = everybody.desired.get(claim.replica)
+        if former is not None:
+            everybody.take(claim.replica, runs=False)
+        if _admits(draft, everybody, claim):
+            everybody.put(claim)
+            continue
+        if former is not None:
+            everybody.put(former)
+        knots.tie([n, *leavers])
+
+
+def _as_it_was(draft: Draft, targets: Targets, host: HostId) -> HostBoard:
+    """The host with every incumbent where the parent put it."""
+    board = HostBoard(draft.board.hosts[host].view)
+    for claim in draft.board.hosts[host].kept:
+        board.hold(claim, stuck=True)
+    for incumbent in (*targets.wanted, *targets.removed):
+        if incumbent.host == host and incumbent.verdict is not Verdict.RELEASE:
+            board.put(_claim(draft, incumbent))
+    return board
+
+
+def _claim(draft: Draft, incumbent: Incumbent) -> Claim:
+    """An unchanged incumbent's claim follows its footprint; a changed one's is what it was."""
+    seat = draft.seats.get(incumbent.replica)
+    return seat.origin.claim if seat is not None and seat.origin is not None else incumbent.claim
+
+
+def _admits(draft: Draft, board: HostBoard, claim: Claim) -> bool:
+    present, limit = board.profiles(), board.view.host.max_replicas
+    profile = draft.world.profiles.get(claim.profile)
+    if limit is not None and len(present) >= limit:
+        return False
+    if profile is not None:
+        if profile.max_per_host is not None and present.count(profile.name) >= profile.max_per_host:
+            return False
+        if bad_company(board, profile, present, draft.world) is not None:
+            return False
+    rooms = {r.id: r for r in board.view.rooms}
+    parts = [(device, claim.device_bytes, claim.gpu) for device in claim.devices]
+    if claim.host_bytes and board.view.ram is not None:
+        parts.append((board.view.ram.id, claim.host_bytes, False))
+    return all(
+        fits(rooms.get(device), board.use(device, live=False), amount, gpu=gpu, new=True).answer is Answer.FITS
+        for device, amount, gpu in parts
+        if device in rooms
+    )
+
+
+def _tie_price(knots: _Knots, draft: Draft, targets: Targets, decisions: Sequence[Decision]) -> None:
+    """Under a price ceiling, hosts that are newly used may be affordable only because others are given up."""
+    ceiling = draft.world.budgets.price
+    if ceiling is None:
+        return
+    held = {i.host for i in (*targets.wanted, *targets.removed)}
+    arrivals = [n for n, d in enumerate(decisions) if d.target is not None and d.target.host not in held]
+    hosts = held | {d.target.host for d in decisions if d.target is not None}
+    views = draft.world.hosts
+    total = sum(views[h].host.price_per_hour_micro or 0 for h in sorted(hosts) if h in views)
+    if arrivals and total > ceiling.max_per_hour_micro:
+        knots.tie([*arrivals, *(n for n, d in enumerate(decisions) if d.source is not None and _vacates(d))])
+
+
+def _occupies(decision: Decision) -> bool:
+    """It takes room that it does not take yet."""
+    return (
+        decision.kind in (DecisionKind.PLACE, DecisionKind.MOVE)
+        or decision.source != decision.target
+        or _restarts(decision)
+    )
+
+
+def _vacates(decision: Decision) -> bool:
+    """It gives up room that it takes now."""
+    return decision.kind in (DecisionKind.MOVE, DecisionKind.REMOVE) or (
+        decision.kind is DecisionKind.CHANGE and _restarts(decision)
+    )
+
+
+def _restarts(decision: Decision) -> bool:
+    return any(
+        c.field not in ("profile", "serves") and not c.field.startswith(("restart.", "timing."))
+        for c in decision.changes
+    )

@@ -1,0 +1,232 @@
+"""The decisions: what differs between a parent's placement and a new one, as a person reviews it.
+
+`diff` compares two sides and asks nobody why; causes, costs and change sets are handed in. `decisions_digest` names
+what will be done and nothing else, so that equal work has an equal name whatever it cost or caused. Called by
+`assemble` and `restrict`; the order of decisions is the order in which they are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gridops.base import canon
+from gridops.base.ids import Digest, ProfileName, ReplicaId, replica_key, short
+from gridops.base.record import to_data
+from gridops.base.units import exact_ms
+from gridops.footprint.need import identity
+from gridops.model.plan import (
+    Assignment,
+    Cause,
+    CauseKind,
+    Change,
+    Cost,
+    Decision,
+    DecisionKind,
+    Launch,
+    Plan,
+    Terms,
+    Unplaced,
+)
+from gridops.planner.authority import Traits, classify
+
+ORDER = (DecisionKind.PLACE, DecisionKind.MOVE, DecisionKind.CHANGE, DecisionKind.REMOVE, DecisionKind.CANNOT_PLACE)
+"""How decisions are shown: what adds first, what takes away last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One placement with what its replicas run and what holds for them."""
+
+    seats: Mapping[ReplicaId, Assignment]
+    launches: Mapping[Digest, Launch]
+    terms: Mapping[ProfileName, Terms]
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """What the comparison alone cannot know."""
+
+    causes: Mapping[ReplicaId, Cause] = field(default_factory=dict)
+    costs: Mapping[ReplicaId, Cost] = field(default_factory=dict)
+    former: Mapping[ReplicaId, ReplicaId] = field(default_factory=dict)
+    """New id to old id, of replicas that were renamed."""
+    ending: frozenset[ReplicaId] = frozenset()
+    """Removals without a successor."""
+    empty: bool = False
+    unplaced: Sequence[Unplaced] = ()
+
+
+def side_of(plan: Plan | None) -> Side:
+    """A plan as a side; nothing at all for None."""
+    if plan is None:
+        return Side({}, {}, {})
+    return side(plan.placement, plan.launches, plan.terms)
+
+
+def side(placement: Sequence[Assignment], launches: Sequence[Launch], terms: Sequence[Terms]) -> Side:
+    return Side({a.replica: a for a in placement}, {identity(n): n for n in launches}, {t.profile: t for t in terms})
+
+
+def diff(before: Side, after: Side, reasons: Reasons) -> tuple[Decision, ...]:
+    """Every difference, ordered and numbered; each its own change set until `change_sets.tie` joins them."""
+    found = [d for r in after.seats if (d := _seated(before, after, r, reasons)) is not None]
+    kept = {reasons.former.get(r, r) for r in after.seats}
+    left = {a.profile for a in after.seats.values()}
+    found += [_removed(before, r, reasons, left) for r in before.seats if r not in kept]
+    found += [_cannot(u, reasons) for u in reasons.unplaced]
+    found.sort(key=lambda d: (ORDER.index(d.kind), replica_key(d.replica)))
+    return tuple(replace(d, n=n, change_set=n) for n, d in enumerate(found, start=1))
+
+
+def decisions_digest(decisions: Sequence[Decision]) -> Digest:
+    """Name of what will be done: kind, replica, from, to, what runs, changed values. Not order, cost or cause."""
+    done = [
+        {
+            "kind": d.kind.value,
+            "replica": d.replica,
+            "source": to_data(d.source) if d.source is not None else None,
+            "target": to_data(d.target) if d.target is not None else None,
+            "launch": d.launch,
+            "changes": [to_data(c) for c in d.changes],
+        }
+        for d in decisions
+        if d.kind is not DecisionKind.CANNOT_PLACE
+    ]
+    return canon.digest(sorted(done, key=lambda item: (item["kind"], item["replica"])))
+
+
+def differences(old: Launch, new: Launch) -> tuple[Change, ...]:
+    """What changed between two commands, by field, as text."""
+    found = [
+        Change(field=name, old=str(a), new=str(b))
+        for name, a, b in (
+            ("profile", old.profile, new.profile),
+            ("config", old.config, new.config),
+            ("engine", old.engine, new.engine),
+            ("backend", old.backend, new.backend),
+            ("artifact", _artifact(old), _artifact(new)),
+            ("context", old.context, new.context),
+            ("lanes", old.lanes, new.lanes),
+            ("devices", _devices(old), _devices(new)),
+        )
+        if a != b
+    ]
+    args_old, args_new = ({a.name: a.value for a in launch.args} for launch in (old, new))
+    for name in sorted(args_old.keys() | args_new.keys()):
+        if args_old.get(name) != args_new.get(name):
+            found.append(Change(field=f"args.{name}", old=args_old.get(name, ""), new=args_new.get(name, "")))
+    if not found and old != new:
+        # Same files under other paths or from another place.
+        found.append(Change(field="artifact", old=short(identity(old)), new=short(identity(new))))
+    return tuple(found)
+
+
+def terms_differences(old: Terms | None, new: Terms | None) -> tuple[Change, ...]:
+    """What changed of the terms that a running replica's host acts by."""
+    if old is None or new is None:
+        return ()
+    pairs = (
+        ("serves", ", ".join(old.serves), ", ".join(new.serves)),
+        ("restart.max", str(old.restart.max), str(new.restart.max)),
+        ("restart.per", exact_ms(old.restart.per_ms), exact_ms(new.restart.per_ms)),
+        ("restart.backoff", exact_ms(old.restart.backoff_ms), exact_ms(new.restart.backoff_ms)),
+        ("timing.drain", exact_ms(old.timing.drain_ms), exact_ms(new.timing.drain_ms)),
+    )
+    return tuple(Change(field=name, old=a, new=b) for name, a, b in pairs if a != b)
+
+
+def _seated(before: Side, after: Side, replica: ReplicaId, reasons: Reasons) -> Decision | None:
+    new = after.seats[replica]
+    old = before.seats.get(reasons.former.get(replica, replica))
+    if old is None:
+        return _decision(DecisionKind.PLACE, new, None, (), reasons)
+    launches = differences(before.launches[old.launch], after.launches[new.launch]) if old.launch != new.launch else ()
+    terms = terms_differences(before.terms.get(old.profile), after.terms.get(new.profile))
+    renamed = (Change(field="profile", old=old.profile, new=new.profile),) if old.profile != new.profile else ()
+    # A new name says by itself that other ids are served.
+    changes = renamed + tuple(c for c in launches + terms if not renamed or c.field not in ("profile", "serves"))
+    if old.seat.host != new.seat.host or (old.seat != new.seat and not launches):
+        return _decision(DecisionKind.MOVE, new, old, changes, reasons)
+    if changes or old.seat != new.seat:
+        gentle = old.seat == new.seat and old.launch == new.launch
+        return _decision(DecisionKind.CHANGE, new, old, changes, reasons, gentle=gentle)
+    return None
+
+
+def _decision(
+    kind: DecisionKind,
+    new: Assignment,
+    old: Assignment | None,
+    changes: tuple[Change, ...],
+    reasons: Reasons,
+    *,
+    gentle: bool = False,
+) -> Decision:
+    cause = reasons.causes.get(new.replica)
+    if cause is None:
+        what = ", ".join(f"{c.field} {c.old} => {c.new}" for c in changes[:2]) or "placement differs"
+        cause = Cause(kind=CauseKind.INTENT, detail=what)
+    cost = reasons.costs.get(new.replica, Cost())
+    group, risk = classify(kind, cause.kind, Traits(empty=reasons.empty, gentle=gentle, dips=cost.dip > 0))
+    return Decision(
+        n=0,
+        kind=kind,
+        replica=new.replica,
+        profile=new.profile,
+        action_class=group,
+        risk=risk,
+        cause=cause,
+        change_set=0,
+        source=old.seat if old is not None else None,
+        target=new.seat,
+        changes=changes,
+        cost=cost,
+        launch=new.launch,
+    )
+
+
+def _removed(before: Side, replica: ReplicaId, reasons: Reasons, left: set[ProfileName]) -> Decision:
+    old = before.seats[replica]
+    cause = reasons.causes.get(replica, Cause(kind=CauseKind.INTENT, detail="no longer wanted"))
+    last = old.profile not in left and cause.kind is not CauseKind.HOST_LOST
+    traits = Traits(ends=replica in reasons.ending, last=last, empty=reasons.empty)
+    group, risk = classify(DecisionKind.REMOVE, cause.kind, traits)
+    return Decision(
+        n=0,
+        kind=DecisionKind.REMOVE,
+        replica=replica,
+        profile=old.profile,
+        action_class=group,
+        risk=risk,
+        cause=cause,
+        change_set=0,
+        source=old.seat,
+        last_replica=last,
+    )
+
+
+def _cannot(unplaced: Unplaced, reasons: Reasons) -> Decision:
+    profile, _, _ = unplaced.replica.rpartition("/")
+    cause = reasons.causes.get(unplaced.replica, Cause(kind=CauseKind.INTENT, detail=unplaced.detail))
+    group, risk = classify(DecisionKind.CANNOT_PLACE, cause.kind)
+    return Decision(
+        n=0,
+        kind=DecisionKind.CANNOT_PLACE,
+        replica=unplaced.replica,
+        profile=ProfileName(profile),
+        action_class=group,
+        risk=risk,
+        cause=cause,
+        change_set=0,
+    )
+
+
+def _artifact(launch: Launch) -> str:
+    return " ".join(short(f.sha256) for f in launch.artifact.files)
+
+
+def _devices(launch: Launch) -> str:
+    need = launch.devices
+    words = [str(need.count), need.shard or "", "uneven" if need.uneven else "", need.link or ""]
+    return " ".join(w for w in words if w)

@@ -1,0 +1,165 @@
+"""The plan in the making: the board, who sits where so far, and who still looks for a seat.
+
+Mutable, and seen by the planner only: `begin` seats whoever may stay, `place` moves the rest through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key, split_replica
+from gridops.footprint.need import identity
+from gridops.model.plan import Assignment, Cause, CauseKind, Choice, HostLine, Launch, Seat
+from gridops.model.profile import Downtime, Profile
+from gridops.planner.capacity import Board, Claim, Offer, bad_company, residency_claim
+from gridops.planner.incumbents import Incumbent, Verdict
+from gridops.planner.targets import Targets
+from gridops.planner.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Seated:
+    """A replica with its seat. `dip`: it is down while it changes, because its former self has to go first."""
+
+    assignment: Assignment
+    launch: Launch
+    origin: Incumbent | None = None
+    cause: Cause | None = None
+    dip: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A replica that looks for a seat: missing, changed, or on its way from where it stands."""
+
+    replica: ReplicaId
+    profile: Profile
+    cause: Cause
+    origin: Incumbent | None = None
+    pin: HostId | None = None
+    """The only host that will do."""
+
+    @property
+    def changes(self) -> bool:
+        """Its command changed: its own place is tried first."""
+        return self.origin is not None and self.origin.verdict is Verdict.CHANGE
+
+
+@dataclass(slots=True)
+class Draft:
+    world: World
+    board: Board
+    seats: dict[ReplicaId, Seated] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list)
+    """Who still looks."""
+    waiting: list[HostLine] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
+    evaluated: int = 0
+
+    def of(self, profile: ProfileName) -> list[Seated]:
+        """Seats of one profile, held ones included."""
+        return [s for s in self.seats.values() if s.assignment.profile == profile]
+
+    def sit(self, item: Item, host: HostId, offer: Offer, launch: Launch) -> None:
+        """Give the item the seat on offer; where it stood before is left."""
+        if item.origin is not None and item.replica in self.board.hosts[item.origin.host].desired:
+            self.board.take(item.origin.host, item.replica, runs=item.origin.runs)
+        self.board.put(host, offer.claim)
+        self.board.hosts[host].fetch(launch.artifact)
+        assignment = assign(offer.claim, host, launch)
+        dip = offer.breaks and item.origin is not None and item.origin.ready
+        self.seats[item.replica] = Seated(assignment, launch, item.origin, item.cause, dip)
+
+
+def begin(world: World, targets: Targets) -> Draft:
+    """Seat everybody who may stay, in order of importance; whoever does not fit any more looks for a new place.
+
+    Those who must leave keep their memory until they have somewhere to go.
+    """
+    draft = Draft(world, Board.of(world))
+    _hold_the_rest(draft, targets)
+    staying = [i for i in targets.wanted if i.verdict <= Verdict.CHANGE]
+    leaving = [i for i in targets.wanted if i.verdict is Verdict.LEAVE]
+    pushed: list[Incumbent] = []
+    for incumbent in sorted(staying, key=lambda i: _importance(world, i)):
+        refused = None if world.mass_stale else _no_longer_fits(draft, incumbent)
+        if refused is None:
+            _remain(draft, incumbent)
+        else:
+            pushed.append(refused)
+    for incumbent in (*leaving, *pushed):
+        _remain(draft, incumbent)
+    changed = [i for i in staying if i.verdict is Verdict.CHANGE and i.replica not in {p.replica for p in pushed}]
+    released = [i for i in targets.wanted if i.verdict is Verdict.RELEASE]
+    for incumbent in (*changed, *pushed, *leaving, *released):
+        assert incumbent.cause is not None, "a verdict other than STAY has a cause"
+        profile = world.profiles[incumbent.assignment.profile]
+        draft.items.append(Item(incumbent.replica, profile, incumbent.cause, incumbent))
+    draft.items += [Item(m.replica, world.profiles[split_replica(m.replica)[0]], m.cause) for m in targets.missing]
+    return draft
+
+
+def assign(claim: Claim, host: HostId, launch: Launch) -> Assignment:
+    return Assignment(
+        replica=claim.replica,
+        profile=claim.profile,
+        seat=Seat(host=host, devices=claim.devices),
+        launch=identity(launch),
+        device_bytes=claim.device_bytes,
+        host_bytes=claim.host_bytes,
+    )
+
+
+def may_dip(item: Item) -> bool:
+    """Break-before-make is for profiles that allow downtime, and costs nothing where nothing serves."""
+    return item.profile.downtime is Downtime.ALLOWED or item.origin is None or not item.origin.ready
+
+
+def _hold_the_rest(draft: Draft, targets: Targets) -> None:
+    """Put on the board what runs and is in no plan: what can leave will, what nobody can vouch for stays."""
+    planned = {
+        (i.host, name, i.assignment.launch)
+        for i in targets.wanted
+        if i.verdict is not Verdict.RELEASE
+        for name in (i.replica, i.former)
+    }
+    for host, board in draft.board.hosts.items():
+        for residency in board.view.stuck:
+            if (host, residency.replica, residency.identity) not in planned:
+                board.hold(residency_claim(residency), stuck=True)
+        for residency in board.view.ours:
+            if (host, residency.replica, residency.identity) not in planned:
+                board.hold(residency_claim(residency), stuck=False)
+
+
+def _importance(world: World, incumbent: Incumbent) -> tuple[bool, int, str, tuple[str, int]]:
+    profile = world.profiles.get(incumbent.assignment.profile)
+    priority = profile.priority if profile is not None else 0
+    return (not incumbent.pinned, -priority, incumbent.assignment.profile, replica_key(incumbent.replica))
+
+
+def _no_longer_fits(draft: Draft, incumbent: Incumbent) -> Incumbent | None:
+    """The incumbent with the verdict LEAVE when counts, company or memory no longer admit it beside those seated."""
+    world, board = draft.world, draft.board.hosts.get(incumbent.host)
+    profile = world.profiles.get(incumbent.assignment.profile)
+    if board is None or profile is None:
+        return None
+    host, present, limit = incumbent.host, board.profiles(), board.view.host.max_replicas
+    kind, why = CauseKind.POLICY, None
+    if limit is not None and len(present) >= limit:
+        why = f"{host} may hold {limit} residencies"
+    elif profile.max_per_host is not None and present.count(profile.name) >= profile.max_per_host:
+        why = f"{host} may hold {profile.max_per_host} replicas of {profile.name}"
+    elif (line := bad_company(board, profile, present, world)) is not None:
+        why = f"{host}: {line.detail}"
+    elif board.over_with(incumbent.claim):
+        kind, why = CauseKind.UNHEALTHY, f"{host} has too little memory beside its reserve and external use"
+    return None if why is None else replace(incumbent, verdict=Verdict.LEAVE, cause=Cause(kind=kind, detail=why))
+
+
+def _remain(draft: Draft, incumbent: Incumbent) -> None:
+    if incumbent.host in draft.board.hosts:
+        draft.board.put(incumbent.host, incumbent.claim)
+        if incumbent.runs is False:
+            draft.board.hosts[incumbent.host].fetch(incumbent.launch.artifact)
+    draft.seats[incumbent.replica] = Seated(incumbent.assignment, incumbent.launch, incumbent)

@@ -1,0 +1,214 @@
+"""Which hosts may hold a config at all: every rule that does not depend on what else is planned.
+
+`judge` answers for one (profile, config, host): how it would run there, or the first rule that forbids it, as one
+coded line. Rules are checked in one fixed order, structural ones first, so that the line is stable. Called by
+`place` for new seats and by `incumbents` for those that stand; counts and memory are `capacity`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gridops.base.codes import Code
+from gridops.base.codes import placement as codes
+from gridops.footprint.ledger import DeviceRoom
+from gridops.footprint.need import Need, UnknownNeed, identity, need
+from gridops.model.fleet import DeviceKind
+from gridops.model.plan import HostLine, Launch
+from gridops.model.policy import PlanningPolicy
+from gridops.model.profile import Config, DeviceNeed, Heads, Profile
+from gridops.model.snapshot import ResidencyState
+from gridops.planner.world import HostView
+
+BACKEND_KINDS: dict[str, tuple[DeviceKind, ...]] = {
+    "cann": (DeviceKind.GPU,),
+    "cpu": (DeviceKind.CPU, DeviceKind.UNIFIED),
+    "cuda": (DeviceKind.GPU, DeviceKind.UNIFIED),
+    "metal": (DeviceKind.UNIFIED,),
+    "mps": (DeviceKind.UNIFIED,),
+    "rocm": (DeviceKind.GPU, DeviceKind.UNIFIED),
+    "vulkan": (DeviceKind.GPU, DeviceKind.UNIFIED),
+}
+"""Which kind of device a backend uses, preferred first. A backend without a line here runs nowhere."""
+
+PEER_LINK = "peer"
+"""The only link a config can ask for today; anything else is unknown, and unknown fails closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a config runs on a host: its launch, what it needs, and the devices to choose from."""
+
+    launch: Launch
+    need: Need
+    rooms: tuple[DeviceRoom, ...]
+    gpu: bool
+    """GPU work: counts toward the GPU share of unified memory."""
+
+
+def judge(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> Way | HostLine:
+    """How `config` would run on the host, or the first rule that forbids it."""
+    line = _refused(profile, config, view, planning)
+    if line is not None:
+        return line
+    way = _way(profile, config, view, planning)
+    if isinstance(way, HostLine):
+        return way
+    return view.closed if view.closed is not None else way
+
+
+def open_way(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> Way | HostLine:
+    """How a new replica would run on the host: what `judge` says, unless this very command has failed there."""
+    way = judge(profile, config, view, planning)
+    if isinstance(way, HostLine):
+        return way
+    failed = [r for r in view.ours if r.state is ResidencyState.FAILED]
+    if failed and (launch := identity(way.launch)) in {r.identity for r in failed}:
+        detail = next(r.detail for r in failed if r.identity == launch)
+        return _line(view, codes.FAILED_HERE, f"config {config.name} failed there: {detail or 'no reason given'}")
+    return way
+
+
+def allowed(profile: Profile, view: HostView, planning: PlanningPolicy) -> HostLine | None:
+    """The policy rules alone (tags, tier, allow and deny): what a running replica must go on meeting."""
+    rules, host = profile.placement, view.host
+    missing = [t for t in rules.require_tags if t not in host.tags]
+    if missing:
+        return _line(view, codes.MISSING_TAG, f"it lacks the tag {missing[0]}")
+    forbidden = [t for t in rules.forbid_tags if t in host.tags]
+    if forbidden:
+        return _line(view, codes.FORBIDDEN_TAG, f"it carries the tag {forbidden[0]}")
+    if _tier(rules.tier, planning, unknown=len(planning.tiers)) > _tier(host.tier, planning, unknown=0):
+        return _line(view, codes.TIER_TOO_LOW, f"its tier is {host.tier or 'the lowest'}, {rules.tier} is needed")
+    if rules.allow_hosts and host.id not in rules.allow_hosts:
+        return _line(view, codes.NOT_ALLOWED, "it is not among `allow_hosts`")
+    if host.id in rules.deny_hosts:
+        return _line(view, codes.DENIED, "it is named in `deny_hosts`")
+    return None
+
+
+def launch_of(profile: Profile, config: Config, backend: str) -> Launch:
+    """The command a config becomes on a backend."""
+    return Launch(
+        profile=profile.name,
+        config=config.name,
+        engine=config.engine,
+        backend=backend,
+        artifact=config.artifact,
+        context=config.context,
+        lanes=config.lanes,
+        devices=config.devices,
+        args=config.args,
+    )
+
+
+def is_gpu_work(backend: str) -> bool:
+    return backend != "cpu"
+
+
+def _refused(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> HostLine | None:
+    if view.closed is not None and view.closed.code in (codes.OTHER_SCOPE.code, codes.EXTERNAL_HOST.code):
+        return view.closed
+    engines = [r for r in view.runtimes if r.engine == config.engine]
+    if not engines:
+        return _line(view, codes.NO_RUNTIME, f"it has no {config.engine}")
+    if not any(r.backend in config.backends for r in engines):
+        has = ", ".join(sorted({r.backend for r in engines}))
+        return _line(view, codes.WRONG_BACKEND, f"its {config.engine} is for {has}, not {' or '.join(config.backends)}")
+    return allowed(profile, view, planning)
+
+
+def _way(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> Way | HostLine:
+    wanted = need(config, planning)
+    if isinstance(wanted, UnknownNeed):
+        return _line(view, codes.FOOTPRINT_UNKNOWN, f"config {config.name}: {wanted.reason}")
+    divisor = indivisible(config.heads, config.devices)
+    if divisor is not None:
+        return _line(
+            view,
+            codes.SHARD_INDIVISIBLE,
+            f"config {config.name}: {divisor} cannot be divided by {config.devices.count}",
+        )
+    backends = [b for b in config.backends if any(r.engine == config.engine and r.backend == b for r in view.runtimes)]
+    first: HostLine | None = None
+    for backend in backends:
+        rooms = _devices(config.devices, view, backend)
+        if isinstance(rooms, HostLine):
+            first = first or rooms
+            continue
+        if wanted.host_bytes and view.ram is None:
+            return _line(view, codes.HOST_MEMORY_UNKNOWN, "it declares no cpu or unified device")
+        return Way(launch_of(profile, config, backend), wanted, rooms, is_gpu_work(backend))
+    assert first is not None, "_refused admitted a host without any backend of the config"
+    return first
+
+
+def indivisible(heads: Heads, devices: DeviceNeed) -> str | None:
+    """What of the model a tensor split over so many devices would tear apart, in words; None for nothing known."""
+    if devices.count <= 1 or devices.shard != "tensor":
+        return None
+    named = (("attention heads", heads.attention), ("vision heads", heads.vision), ("vocabulary", heads.vocabulary))
+    for name, value in named:
+        if value is not None and value % devices.count:
+            return f"{value} {name}" if name != "vocabulary" else f"a vocabulary of {value}"
+    # KV heads may also be fewer than devices, when each is copied to the same number of them.
+    if heads.kv is not None and heads.kv % devices.count and devices.count % heads.kv:
+        return f"{heads.kv} KV heads"
+    return None
+
+
+def _devices(wanted: DeviceNeed, view: HostView, backend: str) -> tuple[DeviceRoom, ...] | HostLine:
+    """The devices to choose from, or why there are not enough of them."""
+    kinds = BACKEND_KINDS.get(backend, ())
+    by_kind = {kind: tuple(r for r in view.rooms if r.kind is kind) for kind in kinds}
+    rooms = next((by_kind[k] for k in kinds if len(by_kind[k]) >= wanted.count), None)
+    if rooms is None:
+        have = max((len(by_kind[k]) for k in kinds), default=0)
+        names = " or ".join(k.value for k in kinds) or "known"
+        detail = f"it has {have} {names} devices, {wanted.count} needed"
+        return _line(view, codes.NO_DEVICES, detail, wanted.count, have)
+    if wanted.count == 1:
+        return rooms
+    if wanted.link is not None:
+        largest = max(len(group) for group in linked(rooms))
+        if wanted.link != PEER_LINK or not any(r.peers for r in rooms):
+            return _line(view, codes.LINK_UNKNOWN, f"it does not say which devices are linked by {wanted.link}")
+        if largest < wanted.count:
+            return _line(view, codes.LINK_UNKNOWN, f"at most {largest} of its devices are peers", wanted.count, largest)
+    if not wanted.uneven:
+        most = max(len(group) for group in equal(rooms))
+        if most < wanted.count:
+            return _line(view, codes.UNEQUAL_DEVICES, f"only {most} of its devices are equal", wanted.count, most)
+    return rooms
+
+
+def linked(rooms: tuple[DeviceRoom, ...]) -> tuple[tuple[DeviceRoom, ...], ...]:
+    """For each device the group of mutual peers that begins with it, taken in order."""
+    groups = []
+    for start in rooms:
+        group = [start]
+        for other in rooms:
+            if other is not start and all(other.id in m.peers and m.id in other.peers for m in group):
+                group.append(other)
+        groups.append(tuple(group))
+    return tuple(groups)
+
+
+def equal(rooms: tuple[DeviceRoom, ...]) -> tuple[tuple[DeviceRoom, ...], ...]:
+    """Devices grouped by model and size."""
+    groups: dict[tuple[str, int], list[DeviceRoom]] = {}
+    for room in rooms:
+        groups.setdefault((room.model or "", room.total_bytes), []).append(room)
+    return tuple(tuple(groups[key]) for key in sorted(groups))
+
+
+def _tier(name: str | None, planning: PlanningPolicy, *, unknown: int) -> int:
+    """Rank of a tier; none is the lowest. A name nobody ordered is never met when wanted, worth nothing when had."""
+    if name is None:
+        return 0
+    return planning.tiers.index(name) if name in planning.tiers else unknown
+
+
+def _line(view: HostView, code: Code, detail: str, need_: int | None = None, have: int | None = None) -> HostLine:
+    unit = "count" if need_ is not None else None
+    return HostLine(host=view.host.id, code=code.code, detail=detail, need=need_, have=have, unit=unit)

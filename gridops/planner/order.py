@@ -1,0 +1,64 @@
+"""In which order replicas are given seats. Scarce room goes to whom this order names first.
+
+Changes in place come first (they take no new host), then pins (they have only one host), then priority classes; within
+a class one replica per profile and round, constrained and large profiles first in each round. Names decide last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gridops.base.ids import HostId, ProfileName, replica_key
+from gridops.planner.draft import Draft, Item
+from gridops.planner.incumbents import Verdict
+
+Width = Callable[[ProfileName], tuple[int, int]]
+"""Of a profile: how many hosts could hold it at all, and the bytes of its preferred config."""
+
+
+def in_order(draft: Draft, items: Sequence[Item], width: Width) -> list[Item]:
+    """The items, first served first."""
+    pinned = _with_pins(draft, sorted(items, key=_within_profile))
+    rounds: dict[ProfileName, int] = {}
+    keyed = []
+    for item in pinned:
+        name = item.profile.name
+        turn = rounds.get(name, 0)
+        rounds[name] = turn + 1
+        hosts, size = width(name)
+        stage = 0 if item.changes else 1 if item.pin is not None else 2
+        keyed.append(((stage, -item.profile.priority, turn, hosts, -size, name, replica_key(item.replica)), item))
+    return [item for _, item in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def _within_profile(item: Item) -> tuple[str, int, tuple[str, int]]:
+    """Replicas that have lost their host before those that still serve, and both before new ones; then by number."""
+    if item.origin is None:
+        return item.profile.name, 3, replica_key(item.replica)
+    waits = {Verdict.RELEASE: 0, Verdict.LEAVE: 1 if not item.origin.ready else 2}.get(item.origin.verdict, 2)
+    return item.profile.name, waits, replica_key(item.replica)
+
+
+def _with_pins(draft: Draft, items: Sequence[Item]) -> list[Item]:
+    """Give each pin that no replica holds yet to one that looks for a seat: a new one first, then a mover."""
+    result = list(items)
+    for name in sorted({i.profile.name for i in items}):
+        for host in _open_pins(draft, name, items):
+            free = [n for n, i in enumerate(result) if i.profile.name == name and i.pin is None and not i.changes]
+            if free:
+                best = max(free, key=lambda n: (result[n].origin is None, -n))
+                result[best] = replace(result[best], pin=host)
+    return result
+
+
+def _open_pins(draft: Draft, name: ProfileName, items: Sequence[Item]) -> list[HostId]:
+    profile = draft.world.profiles[name]
+    leaving = {i.replica for i in items if not i.changes}
+    held = {s.assignment.seat.host for s in draft.of(name) if s.assignment.replica not in leaving}
+    hosts = draft.world.hosts
+    return [
+        h
+        for h in sorted(profile.placement.pins)
+        if h in hosts and hosts[h].host.scope == profile.scope and h not in held
+    ]

@@ -1,0 +1,33 @@
+"""The planner: intent, snapshot and parent plan in, plan and report out. Pure, and the same bytes for the same inputs.
+
+Read this file as a table of contents; each line is one room's question. Called by the controller and by `gridops plan`.
+It never acts, never asks the time, and never takes away what it could not replace.
+"""
+
+from __future__ import annotations
+
+from gridops.model.plan import Plan
+from gridops.planner.assemble import assemble
+from gridops.planner.draft import begin
+from gridops.planner.incumbents import gather, renames
+from gridops.planner.place import place
+from gridops.planner.targets import choose, retirements
+from gridops.planner.world import Inputs, look
+
+__all__ = ["Inputs", "plan"]
+
+
+def plan(inputs: Inputs) -> Plan:
+    """The complete intended placement of the scope, with its decisions against the parent and its report."""
+    # What is declared and reported; who is silent, who is lost.
+    world = look(inputs)
+    # Who stands where, and whether it may stay.
+    incumbents = gather(world)
+    # How many are wanted, who is surplus, what is missing.
+    targets = choose(world, incumbents)
+    # Seat those who stay; the others keep their place until they have a new one.
+    draft = begin(world, targets)
+    # Find seats for everybody else, most important first.
+    left = place(draft)
+    # Decisions against the parent, change sets, what was read, and the report.
+    return assemble(draft, targets, left, retirements(world, set(renames(world)), targets.removed))

@@ -1,0 +1,115 @@
+"""What a plan says besides its decisions: what waits, which promises are not kept, and sentences about the whole.
+
+Read by `render` and `explain`; decides nothing. Why a single replica stands nowhere is `why`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gridops.base.codes import placement as codes
+from gridops.base.ids import ReplicaId
+from gridops.base.units import render_bytes
+from gridops.model.fleet import HostClass
+from gridops.model.plan import HostLine, Shortfall
+from gridops.model.profile import Downtime, Profile
+from gridops.planner.draft import Draft, Item, Seated
+from gridops.planner.incumbents import Verdict
+from gridops.planner.targets import count, domain
+from gridops.planner.world import Standing
+
+
+def waiting(draft: Draft, left: Sequence[Item]) -> tuple[HostLine, ...]:
+    """Replicas that should leave or change and cannot yet, at the host they stay on, and pins on closed hosts."""
+    found = []
+    for item in left:
+        if item.origin is None or item.origin.verdict is Verdict.RELEASE:
+            continue
+        host, why = item.origin.host, item.cause.detail
+        if item.changes and item.profile.downtime is Downtime.NEVER:
+            detail = f"{item.replica}: {why}; no room for a second process and the profile refuses downtime"
+            found.append(HostLine(host=host, code=codes.DOWNTIME_NEVER.code, detail=detail))
+        else:
+            verb = "change" if item.changes else "leave"
+            detail = f"{item.replica} should {verb} ({why}) and no host can take it, so it stays"
+            found.append(HostLine(host=host, code=codes.NOWHERE_ELSE.code, detail=detail))
+    for replica, seat in sorted(draft.seats.items()):
+        view = draft.world.hosts.get(seat.assignment.seat.host)
+        pinned = seat.origin is not None and seat.origin.pinned and seat.cause is None
+        if (
+            pinned
+            and view is not None
+            and view.closed is not None
+            and view.standing in (Standing.DRAINING, Standing.NOT_SERVING)
+        ):
+            detail = f"{replica} stays: the profile pins it to this host ({view.closed.detail})"
+            found.append(HostLine(host=view.host.id, code=view.closed.code, detail=detail))
+    return tuple(sorted(found, key=lambda line: (line.host, line.code, line.detail)))
+
+
+def shortfalls(draft: Draft) -> tuple[Shortfall, ...]:
+    """Promises not kept by replicas that stand: failure domains, hosts that do not serve, memory that shrank."""
+    found = []
+    for profile in draft.world.profiles.values():
+        seats = draft.of(profile.name)
+        found += _spread(draft, profile, seats)
+        serving = [s for s in seats if not _silent(draft, s)]
+        if len(serving) < len(seats):
+            hosts = ", ".join(sorted({s.assignment.seat.host for s in seats if _silent(draft, s)}))
+            detail = f"{len(seats) - len(serving)} of {len(seats)} replicas stand on hosts that do not serve: {hosts}"
+            code = codes.NOT_SERVING.code
+            found.append(Shortfall(profile=profile.name, code=code, detail=detail, want=len(seats), have=len(serving)))
+    return tuple(found + _crowded(draft))
+
+
+def notes(draft: Draft) -> tuple[str, ...]:
+    """Sentences about the whole plan."""
+    world, found = draft.world, []
+    if world.mass_stale:
+        hosts = ", ".join(world.mass_stale[:8]) + (" and others" if len(world.mass_stale) > 8 else "")
+        found.append(
+            f"{len(world.mass_stale)} hosts fell silent at once ({hosts}): nothing is taken away"
+        )
+    if not any(
+        v.host.scope == world.inputs.scope and v.host.host_class is not HostClass.EXTERNAL for v in world.hosts.values()
+    ):
+        found.append("no host is declared in this scope: nothing can be placed")
+    if not world.profiles:
+        found.append("no profile is declared in this scope")
+    return tuple(found)
+
+
+def _spread(draft: Draft, profile: Profile, seats: Sequence[Seated]) -> list[Shortfall]:
+    spread = profile.spread
+    if spread is None or not seats:
+        return []
+    places = {domain(draft.world, s.assignment.seat.host, spread.by) for s in seats} - {None}
+    wanted = min(spread.min, count(profile, draft.world))
+    if len(places) >= wanted:
+        return []
+    detail = f"{len(seats)} replicas stand in {len(places)} of at least {wanted} domains of level {spread.by}"
+    return [Shortfall(profile=profile.name, code=codes.SPREAD_SHORT.code, detail=detail, want=wanted, have=len(places))]
+
+
+def _silent(draft: Draft, seat: Seated) -> bool:
+    view = draft.world.hosts.get(seat.assignment.seat.host)
+    return view is not None and view.standing in (Standing.NOT_SERVING, Standing.LOST)
+
+
+def _crowded(draft: Draft) -> list[Shortfall]:
+    found = []
+    for host, board in draft.board.hosts.items():
+        room = board.crowded()
+        if room is None or not board.desired:
+            continue
+        last = max(board.desired.values(), key=lambda c: (-_priority(draft, c.replica), c.replica))
+        used, have = board.use(room.id, live=False).all_bytes, max(0, room.raw_bytes)
+        detail = f"{host} {room.id}: {render_bytes(used)} where {render_bytes(have)} may be, first to go {last.replica}"
+        code = codes.OVER_MEMORY.code
+        found.append(Shortfall(profile=last.profile, code=code, detail=detail, want=used, have=have))
+    return found
+
+
+def _priority(draft: Draft, replica: ReplicaId) -> int:
+    profile = draft.world.profiles.get(draft.seats[replica].assignment.profile) if replica in draft.seats else None
+    return profile.priority if profile is not None else 0

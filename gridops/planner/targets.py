@@ -1,0 +1,163 @@
+"""How many replicas of each profile are wanted, which incumbents go on being wanted, and which numbers are missing.
+
+Without demand a profile's target is its minimum; pins are a floor. Nothing here looks at memory. Called by
+`planner.plan` between `incumbents` and `place`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gridops.base.ids import ProfileName, ReplicaId, replica_id, replica_key, split_replica
+from gridops.model.plan import Cause, CauseKind, Plan, Retirement, Terms
+from gridops.model.profile import Profile
+from gridops.planner.incumbents import Incumbent, mark
+from gridops.planner.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A wanted replica that stands nowhere yet."""
+
+    replica: ReplicaId
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The incumbents that go on being wanted, those that do not (with the cause), and what is missing."""
+
+    wanted: tuple[Incumbent, ...]
+    removed: tuple[Incumbent, ...]
+    missing: tuple[Missing, ...]
+
+
+def choose(world: World, incumbents: Sequence[Incumbent]) -> Targets:
+    """Decide for every profile of the scope, and for profiles that only the parent knows."""
+    by_profile: dict[ProfileName, list[Incumbent]] = {name: [] for name in world.profiles}
+    for incumbent in incumbents:
+        by_profile.setdefault(incumbent.assignment.profile, []).append(incumbent)
+    wanted: list[Incumbent] = []
+    removed: list[Incumbent] = []
+    missing: list[Missing] = []
+    for name in sorted(by_profile):
+        profile = world.profiles.get(name)
+        standing = by_profile[name]
+        if world.mass_stale:
+            wanted += standing
+        elif profile is None:
+            removed += [replace(i, cause=_profile_gone(world, name)) for i in standing]
+        else:
+            kept = _keep(world, profile, standing)
+            wanted += kept
+            ids = {i.replica for i in kept}
+            removed += [replace(i, cause=_fewer(world, profile)) for i in standing if i.replica not in ids]
+        if profile is not None:
+            missing += _missing(world, profile, [i for i in wanted if i.assignment.profile == name])
+    # An adopted residency that is not wanted was never in any plan: nothing is decided by leaving it out.
+    return Targets(tuple(wanted), tuple(i for i in removed if not i.adopted), tuple(missing))
+
+
+def count(profile: Profile, world: World) -> int:
+    """Replicas wanted: the minimum, and at least one for each pin on a declared host of the scope."""
+    pins = [h for h in profile.placement.pins if h in world.hosts and world.hosts[h].host.scope == profile.scope]
+    return max(profile.replicas_min, len(pins))
+
+
+def terms_of(profile: Profile) -> Terms:
+    """What holds for every replica of the profile."""
+    return Terms(
+        profile=profile.name,
+        serves=profile.model_ids,
+        replicas_min=profile.replicas_min,
+        priority=profile.priority,
+        timing=profile.timing,
+        restart=profile.restart,
+        downtime=profile.downtime,
+        idle_unload_ms=profile.idle_unload_ms,
+    )
+
+
+def retirements(world: World, renamed: set[ProfileName], removed: Sequence[Incumbent]) -> tuple[Retirement, ...]:
+    """Profiles whose target is zero until somebody declares them again."""
+    parent, inputs = world.inputs.parent, world.inputs
+    found = {r.profile: r for r in parent.retirements} if parent is not None else {}
+    for name in sorted({i.assignment.profile for i in removed} - set(world.profiles) - renamed):
+        found.setdefault(name, Retirement(profile=name, since_ms=inputs.now_ms, commit=inputs.intent.commit))
+    return tuple(found[name] for name in sorted(found) if name not in world.profiles)
+
+
+def domain(world: World, host: str, level: str) -> str | None:
+    """The failure domain of a host at a level; every host is a domain of level `host`."""
+    view = world.hosts.get(host)  # type: ignore[call-overload]
+    if view is None:
+        return None
+    return str(host) if level == "host" else view.host.domain(level)
+
+
+def _keep(world: World, profile: Profile, standing: Sequence[Incumbent]) -> list[Incumbent]:
+    """The incumbents to keep when there are more than wanted: pins, then failure domains, then who need not move."""
+    left, kept, wanted = list(standing), list[Incumbent](), count(profile, world)
+    spread = profile.spread
+    places = {i.replica: domain(world, i.host, spread.by) if spread is not None else None for i in standing}
+    used: set[str] = set()
+    while left and len(kept) < wanted:
+        unmet = spread is not None and len(used) < spread.min
+        met = used if unmet else set()
+        best = min(left, key=lambda i: _worth(i, places[i.replica], met))
+        left.remove(best)
+        kept.append(best)
+        if (place := places[best.replica]) is not None:
+            used.add(place)
+    return sorted(kept, key=lambda i: replica_key(i.replica))
+
+
+def _worth(incumbent: Incumbent, place: str | None, met: set[str]) -> tuple[bool, int, bool, bool, tuple[str, int]]:
+    """Lower is kept first. `met`: domains that have a replica already while more are needed."""
+    again = bool(met) and (place is None or place in met)
+    return not incumbent.pinned, incumbent.verdict, again, not incumbent.ready, replica_key(incumbent.replica)
+
+
+def _missing(world: World, profile: Profile, kept: Sequence[Incumbent]) -> list[Missing]:
+    """The lowest free numbers, as many as are missing."""
+    taken = {split_replica(i.replica)[1] for i in kept}
+    lacking = count(profile, world) - len(kept)
+    cause = _more(world, profile)
+    found: list[Missing] = []
+    number = 0
+    while len(found) < lacking:
+        number += 1
+        if number not in taken:
+            found.append(Missing(replica_id(profile.name, number), cause))
+    return found
+
+
+def before(parent: Plan | None, name: ProfileName) -> int | None:
+    """Replicas that the parent wanted. None: it did not know the profile."""
+    terms = next((t for t in parent.terms if t.profile == name), None) if parent is not None else None
+    return terms.replicas_min if terms is not None else None
+
+
+def _more(world: World, profile: Profile) -> Cause:
+    was, now = before(world.inputs.parent, profile.name), count(profile, world)
+    if was is None:
+        detail = "profile is new"
+    elif was < now:
+        detail = f"replicas {was} => {now}"
+    else:
+        detail = "was not placed before"
+    at = mark(world, f"profiles/{profile.name}/replicas", f"profiles/{profile.name}")
+    return Cause(kind=CauseKind.INTENT, detail=detail, at=at)
+
+
+def _fewer(world: World, profile: Profile) -> Cause:
+    parent = world.inputs.parent
+    was = sum(1 for a in parent.placement if a.profile == profile.name) if parent is not None else 0
+    at = mark(world, f"profiles/{profile.name}/replicas", f"profiles/{profile.name}")
+    return Cause(kind=CauseKind.INTENT, detail=f"replicas {was} => {count(profile, world)}", at=at)
+
+
+def _profile_gone(world: World, name: ProfileName) -> Cause:
+    commit = world.inputs.intent.commit
+    return Cause(kind=CauseKind.INTENT, detail="profile removed" + (f" in {commit[:7]}" if commit else ""))

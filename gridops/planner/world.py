@@ -1,0 +1,305 @@
+"""The world as the planner may see it: each host of the fleet with its standing, its rooms and what it holds.
+
+Made once per plan from intent and snapshot, then only read. Decides how silence is read: stale, away, lost, or so
+many at once that nothing may be concluded from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from gridops.base.codes import Code
+from gridops.base.codes import placement as codes
+from gridops.base.ids import Digest, HostId, ProfileName, ScopeName
+from gridops.base.units import PPM, render_ms
+from gridops.footprint.ledger import DeviceRoom, ram_of, rooms
+from gridops.model.fleet import Drain, Host, HostClass, HostKey, Runtime
+from gridops.model.intent import Desired, Intent
+from gridops.model.plan import HostLine, Plan
+from gridops.model.policy import BudgetPolicy, ModePolicy, PlanningPolicy, ScopeBudgets
+from gridops.model.profile import Profile
+from gridops.model.snapshot import (
+    LIVE_STATES,
+    HostReport,
+    HostState,
+    Ownership,
+    Residency,
+    ResidencyState,
+    Snapshot,
+    SnapshotSource,
+)
+
+REPLACE_AFTER_MS = 600_000
+"""When an opportunistic host without `absence` counts as lost. Doubling it leaves users waiting longer for a closed
+laptop; halving it copies models around for every lunch break."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything a plan is made from. `watching_since_ms`: when whoever made the snapshot began to listen."""
+
+    intent: Intent
+    scope: ScopeName
+    fleet: Digest
+    snapshot: Snapshot
+    parent: Plan | None
+    now_ms: int
+    version: str
+    watching_since_ms: int | None = None
+
+
+class Standing(IntEnum):
+    """What a host is good for, best first."""
+
+    OPEN = 0
+    THROTTLED = 1
+    """Takes new work with half its memory."""
+    SILENT = 2
+    """No news, but not for long enough to conclude anything: keeps what it has, gets nothing new."""
+    NOT_SERVING = 3
+    """Says itself that it cannot serve, for longer than the grace."""
+    DRAINING = 4
+    LOST = 5
+    """Silent for so long that its replicas count as zero; it still holds its own memory."""
+    RELEASED = 6
+    """Undeclared, expunged, external now, or of another scope: nothing of it is in our hands."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """One declared host. `closed` says why it takes nothing new (None: it does)."""
+
+    host: Host
+    report: HostReport | None
+    standing: Standing
+    closed: HostLine | None
+    drain: Drain | None
+    """A person's wish to empty it, in force now."""
+    rooms: tuple[DeviceRoom, ...]
+    ram: DeviceRoom | None
+    runtimes: tuple[Runtime, ...]
+    cached: frozenset[Digest]
+    disk_bytes: int | None
+    external: tuple[Residency, ...]
+    """Live residencies that are not ours."""
+    stuck: tuple[Residency, ...]
+    """Ours, in a state that nobody can vouch for: they hold what they hold until somebody resolves them."""
+    ours: tuple[Residency, ...]
+    """Managed live residencies that can be moved or stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    inputs: Inputs
+    profiles: Mapping[ProfileName, Profile]
+    """Declared profiles of the scope, by name in order."""
+    hosts: Mapping[HostId, HostView]
+    """Every declared host of the fleet, by id in order; `Standing.RELEASED` for those of other scopes."""
+    planning: PlanningPolicy
+    budgets: ScopeBudgets
+    mass_stale: tuple[HostId, ...]
+    """Hosts that fell silent at once. Not empty: nothing may be taken away by this plan."""
+
+    @property
+    def hypothetical(self) -> bool:
+        return self.inputs.snapshot.source is SnapshotSource.DECLARED
+
+
+def look(inputs: Inputs) -> World:
+    """Intent and snapshot as one picture."""
+    desired = inputs.intent.desired
+    look_up = _Known(
+        reports={r.host: r for r in inputs.snapshot.hosts},
+        keys={k.host: k for k in desired.keys},
+        drains={d.host: d for d in desired.drains if d.until_ms is None or d.until_ms > inputs.now_ms},
+    )
+    hosts = {h.id: _view(h, inputs, look_up) for h in sorted(desired.hosts, key=lambda h: h.id)}
+    return World(
+        inputs=inputs,
+        profiles={p.name: p for p in sorted(desired.profiles, key=lambda p: p.name) if p.scope == inputs.scope},
+        hosts=hosts,
+        planning=desired.planning,
+        budgets=desired.budgets.of(inputs.scope),
+        mass_stale=_mass_stale(inputs, hosts),
+    )
+
+
+def clock(inputs: Inputs) -> int:
+    """The moment that ages are judged at: stored state is taken at the age of its observation."""
+    return inputs.snapshot.observed_ms if inputs.snapshot.source is SnapshotSource.STATE else inputs.now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    reports: Mapping[HostId, HostReport]
+    keys: Mapping[HostId, HostKey]
+    drains: Mapping[HostId, Drain]
+
+
+def _view(host: Host, inputs: Inputs, known: _Known) -> HostView:
+    desired = inputs.intent.desired
+    declared = inputs.snapshot.source is SnapshotSource.DECLARED
+    report = None if declared else known.reports.get(host.id)
+    standing, closed = _standing(host, report, inputs, known)
+    found = rooms(host, report, desired.planning.headroom.memory_ppm)
+    if standing is Standing.THROTTLED:
+        found = tuple(replace(r, headroom_bytes=max(r.headroom_bytes, r.raw_bytes - r.raw_bytes // 2)) for r in found)
+    residencies = () if report is None else tuple(r for r in report.residencies if r.state in LIVE_STATES)
+    managed = tuple(r for r in residencies if r.ownership is Ownership.MANAGED)
+    return HostView(
+        host=host,
+        report=report,
+        standing=standing,
+        closed=closed,
+        drain=known.drains.get(host.id),
+        rooms=found,
+        ram=ram_of(found),
+        runtimes=_runtimes(host, report, declared),
+        cached=frozenset() if report is None else frozenset(report.cached),
+        disk_bytes=_disk(host, report),
+        external=tuple(r for r in residencies if r.ownership is Ownership.EXTERNAL),
+        stuck=tuple(r for r in managed if r.state is ResidencyState.UNKNOWN),
+        ours=tuple(r for r in managed if r.state is not ResidencyState.UNKNOWN),
+    )
+
+
+def _runtimes(host: Host, report: HostReport | None, declared: bool) -> tuple[Runtime, ...]:
+    """What a host can run: what it reports, and of that only what is declared, where something is."""
+    if declared or report is None:
+        return host.runtimes
+    return tuple(r for r in report.runtimes if not host.runtimes or r in host.runtimes)
+
+
+def _disk(host: Host, report: HostReport | None) -> int | None:
+    """Room for artifacts that are not there yet. None: nobody stated any limit."""
+    keep = host.disk.keep_free_bytes if host.disk is not None else 0
+    if report is not None and report.disk_free_bytes is not None:
+        return report.disk_free_bytes - keep
+    return host.disk.artifacts_bytes - keep if host.disk is not None else None
+
+
+def _standing(host: Host, report: HostReport | None, inputs: Inputs, known: _Known) -> tuple[Standing, HostLine | None]:
+    if host.scope != inputs.scope:
+        return Standing.RELEASED, _line(host, codes.OTHER_SCOPE, f"it belongs to scope {host.scope}")
+    if host.host_class is HostClass.EXTERNAL:
+        return Standing.RELEASED, _line(host, codes.EXTERNAL_HOST, "an external endpoint is never actuated")
+    if (drain := known.drains.get(host.id)) is not None:
+        drained = _line(host, codes.HOST_DRAINING, f"draining: {drain.reason}")
+    else:
+        drained = None
+    if inputs.snapshot.source is SnapshotSource.DECLARED:
+        return (Standing.DRAINING, drained) if drained else (Standing.OPEN, None)
+    key = known.keys.get(host.id)
+    if key is None or key.expunged:
+        why = "it was expunged" if key is not None else "no key of it is committed"
+        return Standing.RELEASED, _line(host, codes.NOT_ADMITTED, why)
+    standing, closed = _silence(host, report, inputs)
+    if closed is not None:
+        return (Standing.DRAINING, drained) if drained and standing is not Standing.LOST else (standing, closed)
+    if drained:
+        return Standing.DRAINING, drained
+    assert report is not None
+    return _state(host, report, inputs)
+
+
+def _silence(host: Host, report: HostReport | None, inputs: Inputs) -> tuple[Standing, HostLine | None]:
+    now, beat = clock(inputs), inputs.intent.desired.planning.heartbeat
+    since = report.observed_ms if report is not None else inputs.watching_since_ms
+    if since is None:
+        return Standing.SILENT, _line(host, codes.HOST_UNREPORTED, "it has not reported yet")
+    age = now - since
+    if report is not None and age < -beat.future_skew_ms:
+        return Standing.SILENT, _line(host, codes.HOST_FUTURE, f"its heartbeat lies {render_ms(-age)} in the future")
+    if report is not None and age <= beat.stale_after_ms and not report.goodbye:
+        return Standing.OPEN, None
+    code = codes.HOST_AWAY if report is not None and report.goodbye else codes.HOST_STALE
+    code = code if report is not None else codes.HOST_UNREPORTED
+    line = _line(host, code, f"no heartbeat for {render_ms(max(0, age))}")
+    lost = age >= _patience(host, beat.stale_after_ms) and _listened(inputs)
+    return (Standing.LOST if lost else Standing.SILENT), line
+
+
+def _patience(host: Host, stale_after_ms: int) -> int:
+    if host.host_class is HostClass.OPPORTUNISTIC:
+        return host.absence.replace_after_ms if host.absence is not None else REPLACE_AFTER_MS
+    return stale_after_ms
+
+
+def _listened(inputs: Inputs) -> bool:
+    """After a restart everybody is silent for a while: conclude nothing before the grace is over."""
+    beat = inputs.intent.desired.planning.heartbeat
+    since = inputs.watching_since_ms
+    return since is None or inputs.now_ms - since >= max(beat.recovery_grace_ms, beat.stale_after_ms)
+
+
+def _state(host: Host, report: HostReport, inputs: Inputs) -> tuple[Standing, HostLine | None]:
+    reasons = ", ".join(report.reasons) or "no reason given"
+    match report.state:
+        case HostState.ACCEPTING:
+            return Standing.OPEN, None
+        case HostState.THROTTLED:
+            return Standing.THROTTLED, None
+        case HostState.DRAINING:
+            return Standing.DRAINING, _line(host, codes.HOST_DRAINING, f"the host drains itself: {reasons}")
+        case HostState.PAUSED | HostState.UNHEALTHY | HostState.QUARANTINED:
+            line = _line(host, codes.HOST_STATE, f"{report.state.value}: {reasons}")
+            grace = _patience(host, inputs.intent.desired.planning.heartbeat.stale_after_ms)
+            over = report.since_ms is None or clock(inputs) - report.since_ms >= grace
+            return (Standing.NOT_SERVING if over else Standing.SILENT), line
+
+
+def _mass_stale(inputs: Inputs, hosts: Mapping[HostId, HostView]) -> tuple[HostId, ...]:
+    """Dedicated hosts that fell silent within one window, when they are so many that the fault is likely ours.
+
+    A drained host does not count: somebody has said what shall become of it.
+    """
+    rule = inputs.intent.desired.planning.heartbeat.mass_stale
+    dedicated = [
+        v
+        for v in hosts.values()
+        if v.host.host_class is HostClass.DEDICATED and v.standing is not Standing.RELEASED and v.drain is None
+    ]
+    silent = sorted((since, v.host.id) for v in dedicated if (since := _silent_since(v, inputs)) is not None)
+    largest: tuple[HostId, ...] = ()
+    start = 0
+    for end, (since, _) in enumerate(silent):
+        while since - silent[start][0] > rule.within_ms:
+            start += 1
+        if end - start + 1 > len(largest):
+            largest = tuple(host for _, host in silent[start : end + 1])
+    many = len(largest) >= rule.at_least and len(largest) * PPM >= rule.share_ppm * len(dedicated)
+    return tuple(sorted(largest)) if many else ()
+
+
+def _silent_since(view: HostView, inputs: Inputs) -> int | None:
+    if inputs.snapshot.source is SnapshotSource.DECLARED:
+        return None
+    since = view.report.observed_ms if view.report is not None else inputs.watching_since_ms
+    if since is None or (view.report is not None and view.report.goodbye):
+        return None
+    stale = clock(inputs) - since > inputs.intent.desired.planning.heartbeat.stale_after_ms
+    return since if stale else None
+
+
+def _line(host: Host, code: Code, detail: str) -> HostLine:
+    return HostLine(host=host.id, code=code.code, detail=detail)
+
+
+def restricted(desired: Desired, scope: ScopeName) -> Desired:
+    """What of a commit speaks about one scope: its digest is what a plan binds to."""
+    hosts = tuple(h for h in desired.hosts if h.scope == scope)
+    ids = {h.id for h in hosts}
+    return Desired(
+        fleet=desired.fleet,
+        hosts=hosts,
+        keys=tuple(k for k in desired.keys if k.host in ids),
+        drains=tuple(d for d in desired.drains if d.host in ids),
+        profiles=tuple(p for p in desired.profiles if p.scope == scope),
+        mode=ModePolicy(scopes=(desired.mode.of(scope),)),
+        budgets=BudgetPolicy(scopes=(desired.budgets.of(scope),)),
+        planning=desired.planning,
+        approvals=desired.approvals,
+        protection=desired.protection,
+    )
