@@ -153,6 +153,9 @@ def _usage(error: Any) -> Usage:
         long = [name for name in sorted({*options, *error.ctx.help_option_names}) if name.startswith("--")]
         made = unknown("option", error.option_name, long)
         return made if made.hints[0].startswith("did") else Usage(made.message, hints=(f"see: {path} --help",))
+    if type(error).__name__ == "NoArgsIsHelpError":
+        known = ", ".join(sorted(error.ctx.command.commands))
+        return Usage("a command is missing", hints=(f"there are: {known}", f"see: {path} --help"))
     if error.ctx is not None and error.ctx.invoked_subcommand is None and hasattr(error.ctx.command, "commands"):
         word = next(iter(error.ctx._protected_args or error.ctx.args), "") or _quoted(error.format_message())
         known = sorted(error.ctx.command.commands)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from gridops.base.errors import Failed
 from gridops.base.ids import CommitId, PlanId, ScopeName, is_name
 from gridops.base.record import Malformed, from_bytes, to_bytes
 from gridops.files.branch import Branch, Writing
-from gridops.files.git import Checkout, list_files, read_blobs
+from gridops.files.git import Checkout, Entry, list_files, read_blobs
 from gridops.files.plandoc import message_lines, render_plan
 from gridops.files.print_yaml import print_yaml
 from gridops.model.plan import Plan
@@ -139,6 +139,22 @@ class PlanBranch:
         raw = self._contents(folder).get(f"{folder}/result.yaml") if place.finished else None
         return None if raw is None else raw.decode("utf-8", "replace")
 
+    def texts(self, places: Iterable[PlanPlace]) -> dict[PlanPlace, tuple[str, str | None]]:
+        """Text and result of many plans in one go, for lists. Nothing is verified."""
+        tip = self.branch.newest()
+        entries = {} if tip is None else list_files(self.checkout.where, tip, (self.path,))
+        wanted: dict[PlanPlace, tuple[Entry | None, Entry | None]] = {}
+        for place in places:
+            folder = self._folder(place.scope, place.id)
+            files = (f"{folder}/plan.yaml", f"{folder}/result.yaml")
+            wanted[place] = (_bounded(entries.get(files[0])), _bounded(entries.get(files[1])))
+        oids = sorted({entry.oid for pair in wanted.values() for entry in pair if entry is not None})
+        blobs = {oid: raw.decode("utf-8", "replace") for oid, raw in read_blobs(self.checkout.where, oids).items()}
+        return {
+            place: ("" if text is None else blobs[text.oid], None if result is None else blobs[result.oid])
+            for place, (text, result) in wanted.items()
+        }
+
     def write_state(self, scope: ScopeName, snapshot: Snapshot) -> CommitId | None:
         """Replace the newest material snapshot of a scope: always one commit without parents. None when it is equal."""
         raw = to_bytes(snapshot)
@@ -185,6 +201,10 @@ def _state_file(scope: ScopeName) -> str:
     if not is_name(scope):
         raise Failed(f"`{scope}` is no scope")
     return f"state/{scope}.json"
+
+
+def _bounded(entry: Entry | None) -> Entry | None:
+    return entry if entry is not None and entry.size <= 2 * limits.PLAN_BYTES else None
 
 
 def _signer(envelope: str) -> str:

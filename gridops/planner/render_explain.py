@@ -1,0 +1,199 @@
+"""Why a replica is where it is, or why it is nowhere: the chain from commit to seat, walked backwards. Pure.
+
+Called by `gridops explain`. It shows what the plan's report recorded and adds nothing: a reason that was not recorded
+is said to be unknown here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gridops.base.codes import registry
+from gridops.base.ids import ReplicaId, short
+from gridops.base.record import to_data
+from gridops.base.units import render_bytes
+from gridops.model.plan import Assignment, Choice, Decision, HostLine, Plan, Term, Unplaced
+from gridops.planner.render_layout import cells, clean, hang, pad
+from gridops.planner.render_text import Style, state_words
+from gridops.planner.render_words import Context, cost, place_line, seat, short_plan, why
+
+SCHEMA = "gridops.explain/1"
+NAMES_SHOWN = 12
+_STARTS = ("runs it already", "is starting it", "holds the files", "has to copy the files")
+_TERMS = {
+    "same_domain": "shares a failure domain that should hold one only",
+    "config": "place of the config in the order of preference",
+    "waits": "something has to leave first",
+    "domain_replicas": "replicas in the same failure domain",
+    "yields": "yields to a person, or is throttled",
+    "left_mib": "MiB left on the fullest device; least keeps large gaps large",
+    "price_micro": "added to the price per hour",
+}
+
+
+def explain_lines(plan: Plan, replica: ReplicaId, context: Context, style: Style) -> list[str] | None:
+    """The explanation; None when the plan knows nothing of the replica."""
+    assignment, decision = plan.assignment(replica), _decision(plan, replica)
+    unplaced = next((u for u in plan.report.unplaced if u.replica == replica), None)
+    choice = next((c for c in plan.report.choices if c.replica == replica), None)
+    if assignment is None and decision is None and unplaced is None:
+        return None
+    lines = [*_head(plan, replica, assignment, decision, style), "", *_chain(plan, decision, context, style)]
+    if assignment is not None:
+        lines += [*_runs(plan, assignment, style), ""]
+        lines += _chosen(choice, decision, context, style)
+    if unplaced is not None:
+        lines += ["", *_nowhere(unplaced, style)]
+    return lines
+
+
+def explain_document(plan: Plan, replica: ReplicaId) -> dict[str, Any] | None:
+    """The same for machines."""
+    assignment, decision = plan.assignment(replica), _decision(plan, replica)
+    unplaced = next((u for u in plan.report.unplaced if u.replica == replica), None)
+    choice = next((c for c in plan.report.choices if c.replica == replica), None)
+    if assignment is None and decision is None and unplaced is None:
+        return None
+    parts = {"assignment": assignment, "decision": decision, "choice": choice, "unplaced": unplaced}
+    return {
+        "schema": SCHEMA,
+        "replica": replica,
+        "plan": plan.id,
+        "hypothetical": plan.hypothetical,
+        "intent": to_data(plan.intent),
+        "snapshot": to_data(plan.snapshot),
+        **{name: None if part is None else to_data(part) for name, part in parts.items()},
+    }
+
+
+def _decision(plan: Plan, replica: ReplicaId) -> Decision | None:
+    return next((d for d in plan.decisions if d.replica == replica), None)
+
+
+def _head(
+    plan: Plan, replica: ReplicaId, assignment: Assignment | None, decision: Decision | None, style: Style
+) -> list[str]:
+    where = seat(assignment.seat, plan) if assignment is not None else "nowhere"
+    number = f", decision {decision.n}" if decision is not None else ", stays as it is"
+    left, right = f"{replica} {style.symbols.arrow} {where}", f"plan {short_plan(plan)}{number}"
+    gap = style.width - cells(left) - cells(right)
+    return [left + " " * gap + right] if gap >= 2 else [left, "  " + right]
+
+
+def _chain(plan: Plan, decision: Decision | None, context: Context, style: Style) -> list[str]:
+    """Backwards: why, by which commit, from what state."""
+    lines: list[str] = []
+    if decision is not None:
+        at = place_line(decision.cause.at)
+        reason = clean(why(decision, style.symbols.arrow))
+        lines += hang("  because  ", f"{reason}{f'   {clean(at)}' if at else ''}", style.width)
+        if cost(decision):
+            lines += hang("  costs    ", cost(decision), style.width)
+    commit = "files that are not committed"
+    if plan.intent.commit is not None:
+        changed = " and uncommitted changes" if plan.intent.dirty else ""
+        commit = f'{short(plan.intent.commit, 7)} "{clean(plan.intent.subject)}"{changed}'
+    lines += hang("  commit   ", commit, style.width)
+    return [*lines, *hang("  state    ", state_words(plan, context).removeprefix("state").lstrip(": "), style.width)]
+
+
+def _runs(plan: Plan, assignment: Assignment, style: Style) -> list[str]:
+    from gridops.footprint.need import identity
+
+    launch = next((n for n in plan.launches if identity(n) == assignment.launch), None)
+    lines: list[str] = []
+    if launch is not None:
+        text = f"{launch.config}: {launch.engine} on {launch.backend}, context {launch.context}, lanes {launch.lanes}"
+        lines += hang("  runs     ", clean(text), style.width)
+    devices = len(assignment.seat.devices)
+    each = f"{render_bytes(assignment.device_bytes)}{' on each device' if devices > 1 else ''}"
+    host = f", {render_bytes(assignment.host_bytes)} of the host's memory" if assignment.host_bytes else ""
+    return [*lines, *hang("  memory   ", each + host, style.width)]
+
+
+def _chosen(choice: Choice | None, decision: Decision | None, context: Context, style: Style) -> list[str]:
+    if choice is None:
+        if decision is None:
+            return hang("", "It stood there before this plan; what may stay, stays.", style.width)
+        return hang("", "The plan's report does not say how the seat was chosen.", style.width)
+    fit = "1 host fits" if choice.fits == 1 else f"{choice.fits} hosts fit"
+    if choice.runner_up is None:
+        lines = [f"{fit}: {choice.host}"]
+    else:
+        lines = [f"{fit}; {choice.host} was chosen, next best {choice.runner_up}"]
+        lines += _terms(choice, style, every=context.show_all)
+    return [*lines, *(["", *_groups(choice.rejected, style)] if choice.rejected else [])]
+
+
+def _terms(choice: Choice, style: Style, *, every: bool) -> list[str]:
+    """The term that decided; those before it were equal, those after it were never looked at."""
+    equal: list[Term] = []
+    for term in choice.terms:
+        if term.runner_up is not None and term.winner != term.runner_up:
+            text = f"{_term(term)}: {_value(term, term.winner)} against {_value(term, term.runner_up)}"
+            break
+        equal.append(term)
+    else:
+        text = "by name: equal hosts are taken in order of their names"
+    lines: list[str] = []
+    for term in equal if every else ():
+        lines += hang("    equal    ", f"{_term(term)}: {_value(term, term.winner)}", style.width)
+    if equal and not every:
+        lines += hang("    equal    ", f"in {len(equal)} terms that come first (-v names them)", style.width)
+    return [*lines, *hang("    decided  ", text, style.width)]
+
+
+def _term(term: Term) -> str:
+    if term.name == "start":
+        return "how soon it can serve"
+    return _TERMS.get(term.name, term.name.replace("_", " "))
+
+
+def _value(term: Term, value: int) -> str:
+    if term.name == "start" and 0 <= value < len(_STARTS):
+        return _STARTS[value]
+    if term.name == "price_micro":
+        return "unknown" if value >= 10**15 else f"{value / 1_000_000:.2f}"
+    return str(value)
+
+
+def _nowhere(unplaced: Unplaced, style: Style) -> list[str]:
+    lines = hang("", f"{clean(unplaced.detail)} (gridops rule {unplaced.code})", style.width)
+    if unplaced.nearest is not None and unplaced.nearest not in unplaced.detail:
+        amount = "" if unplaced.short_bytes is None else f", {render_bytes(unplaced.short_bytes)} short"
+        lines += hang("", f"Nearest: {unplaced.nearest}{amount}", style.width)
+    return [*lines, *(["", *_groups(unplaced.hosts, style)] if unplaced.hosts else [])]
+
+
+def _groups(found: Sequence[HostLine], style: Style) -> list[str]:
+    """Equal reasons together, most frequent first: how many hosts, what they need and have, which they are."""
+    groups: dict[str, list[HostLine]] = {}
+    for line in found:
+        groups.setdefault(line.code, []).append(line)
+    titles = registry()
+    total = f"{len(found)} do not"
+    lines = [total]
+    for code, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        title = titles[code].title.replace("_", " ") if code in titles else code
+        count = f"{len(members)} host{'s' if len(members) > 1 else ''}"
+        details = {m.detail for m in members}
+        detail = f": {members[0].detail}" if len(details) == 1 and members[0].detail else ""
+        amounts = _amounts(members)
+        lines += hang(f"  {pad(count, 9)}", clean(f"{title}{detail}{amounts}"), style.width)
+        names = [m.host for m in members[:NAMES_SHOWN]]
+        more = f" and {len(members) - NAMES_SHOWN} more" if len(members) > NAMES_SHOWN else ""
+        lines += hang(" " * 11, ", ".join(names) + more, style.width)
+        if len(details) > 1:
+            for member in members[:NAMES_SHOWN]:
+                lines += hang(f"{' ' * 13}{member.host}  ", clean(member.detail), style.width)
+    return lines
+
+
+def _amounts(members: Sequence[HostLine]) -> str:
+    known = [(m.need, m.have) for m in members if m.need is not None and m.have is not None]
+    if not known:
+        return ""
+    show = render_bytes if members[0].unit == "bytes" else str
+    need, have = max(n for n, _ in known), max(h for _, h in known)
+    return f"; needs {show(need)}, best has {show(have)}"
