@@ -216,14 +216,8 @@ def _look(path: Path, digest: Digest) -> Proof | None:
         seen = path.stat()
     except OSError:
         return None
-    return Proof(
-        sha256=digest,
-        size=seen.st_size,
-        mtime_ns=seen.st_mtime_ns,
-        ctime_ns=seen.st_ctime_ns,
-        inode=seen.st_ino,
-        device=seen.st_dev,
-    )
+    parts = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino, seen.st_dev)
+    return Proof(sha256=digest, look=":".join(str(part) for part in parts))
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -172,6 +172,8 @@ class Effects:
                 await self._load(body, load)
             case Warm():
                 await self._holding(body, self._starts.start(body))
+                if body not in self._memory.host.held:
+                    self._tools.doors.close(body)
             case Drain() as drain:
                 await self._drain(body, drain)
             case Unload() as unload:

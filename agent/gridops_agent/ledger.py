@@ -68,11 +68,8 @@ class Proof:
     """A file whose SHA-256 was computed, and how the file looked then. Any change of the look voids it."""
 
     sha256: Digest
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-    device: int
+    look: str
+    """Size, times to the nanosecond, inode and device; as text, since such numbers exceed what JSON keeps exactly."""
 
 
 @record

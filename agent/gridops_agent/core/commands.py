@@ -185,6 +185,9 @@ def ended(host: Host, event: Ended, now_ms: int) -> Answer:
     if isinstance(action, Unload) and event.outcome is Outcome.SUCCEEDED and action.incarnation in host.held:
         devices = host.held[action.incarnation].warm.devices
         host = touch(replace(host, held=drop(host.held, action.incarnation)), devices)
+    if isinstance(action, Warm) and event.outcome is Outcome.UNKNOWN and event.body in host.held:
+        held = replace(host.held[event.body], state=ResidencyState.FAILED, since_ms=now_ms, code=event.code)
+        host = replace(host, held=put(host.held, event.body, held))
     host = replace(host, commands=drop(host.commands, event.body))
     return _receipt(host, command.body, command.term, now_ms, event, command.began_ms or command.accepted_ms)
 
