@@ -45,6 +45,7 @@ COMMANDS: dict[str, Row] = {
         _row("fmt", "Lay files out the one canonical way; comments are kept.", DAILY),
         _row("apply", "Carry out one stored plan, with an approval.", ACTING),
         _row("drain", "Ask that a host be emptied.", ACTING),
+        _row("undrain", "Use a drained host again.", ACTING, "drain"),
         _row("freeze", "Stop all acting in a scope, at once.", ACTING),
         _row("thaw", "End a freeze.", ACTING, "freeze"),
         _row("init", "Write a working skeleton; commits nothing.", SETUP),

@@ -1,0 +1,243 @@
+"""`gridops apply`: show what would be signed, sign it, hand it to the controller, and stay until it is done.
+
+Decides nothing: the controller judges plan, approvals, mode and lock, and its answer is shown. What is signed is the
+controller's plan document, verified here against the trust root before anything is shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gridops.base.errors import Bug, Failed, Refusal
+from gridops.base.ids import PersonName, ProfileName, short
+from gridops.base.record import from_bytes, from_data
+from gridops.base.units import render_ms
+from gridops.cli import exits
+from gridops.cli.host import As, Controller
+from gridops.cli.output import Context, context_of, dump_json, dump_line
+from gridops.cli.requests import Desk, desk
+from gridops.model.plan import Plan, ReadSet
+from gridops.planner.render_words import headline
+from gridops.trust.approval import Approval, seal_approval
+from gridops.trust.envelope import open_envelope
+
+APPROVAL_MS = 1_800_000
+"""Life of an approval until the target is set (`policies/approvals.yaml` may make the controller stricter)."""
+POLL_S = 0.3
+PATIENCE_MS = 1_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The flags of one call."""
+
+    confirm: tuple[str, ...]
+    resume: bool
+    detach: bool
+    approvals: tuple[Path, ...]
+    approve_only: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A plan as the controller offers it: verified, with what an approval has to bind now."""
+
+    plan: Plan
+    reads: ReadSet
+    digest: str
+    last_replicas: tuple[ProfileName, ...]
+    needs: tuple[dict[str, Any], ...]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("apply")(apply)
+
+
+def apply(
+    ctx: typer.Context,
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id, or the first digits of its decisions.")],
+    confirm: Annotated[
+        list[str] | None,
+        typer.Option("--confirm", metavar="PROFILE", help="Type the name of a profile whose last replica goes."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Try the failed steps of this plan again.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    approval: Annotated[
+        list[Path] | None,
+        typer.Option("--approval", metavar="FILE", help="Another person's approval; may be repeated."),
+    ] = None,
+    approve_only: Annotated[
+        Path | None, typer.Option("--approve-only", metavar="FILE", help="Write my approval to FILE; apply nothing.")
+    ] = None,
+    who: As = None,
+    controller: Controller = None,
+) -> int:
+    """Carry out one stored plan, with an approval signed by you.
+
+    The controller plans again first. Same decisions: it goes on. Different: it refuses and prints both.
+
+    \b
+    Examples:
+      gridops apply 7f3a2c19
+      gridops apply 7f3a2c19 --confirm bge-m3
+      gridops apply 7f3a2c19 --resume
+    """
+    context = context_of(ctx)
+    context.check(("text", "json", "jsonl"))
+    asked = Asked(tuple(confirm or ()), resume, detach, tuple(approval or ()), approve_only)
+    return run(context, desk(context, who, controller), plan, asked)
+
+
+def run(context: Context, at: Desk, wanted: str, asked: Asked) -> int:
+    """The command, with a person at the desk."""
+    offer = _offer(at, wanted)
+    context.say(f"Plan {short(offer.digest)}  {offer.plan.scope}   {headline(offer.plan)}")
+    if asked.resume:
+        answer = at.ask("apply", plan=offer.plan.id, scope=offer.plan.scope, resume=True)
+        return _follow(context, at, answer, asked)
+    names = _typed(context, offer, asked)
+    mine = _approve(at, offer, names)
+    if asked.approve_only is not None:
+        asked.approve_only.write_text(mine + "\n", "utf-8")
+        context.emit(
+            {
+                "text": lambda: f"Wrote {asked.approve_only}; hand it to whoever applies.",
+                "json": lambda: dump_json({"approval": mine}),
+            }
+        )
+        return exits.OK
+    others = tuple(_read(path) for path in asked.approvals)
+    answer = at.ask("apply", plan=offer.plan.id, scope=offer.plan.scope, approvals=(mine, *others), last_replicas=names)
+    for note in answer.get("notes", ()):
+        context.say(str(note))
+    return _follow(context, at, answer, asked)
+
+
+def _offer(at: Desk, wanted: str) -> Offer:
+    document = at.client.get(f"/v1/plans/{wanted}")
+    opened = open_envelope(
+        document["envelope"], kind="plan", keys=at.chain.keys("controller"), limit=len(document["envelope"])
+    )
+    plan = from_bytes(Plan, opened.payload)
+    if plan.fleet != at.chain.fleet:
+        raise Refusal("wrong_fleet", f"plan {plan.id} is of another fleet ({short(plan.fleet)})", subject=plan.id)
+    return Offer(
+        plan=plan,
+        reads=from_data(ReadSet, document["binding"]["reads"]),
+        digest=plan.decisions_digest,
+        last_replicas=tuple(document.get("last_replicas", ())),
+        needs=tuple(document.get("needs", ())),
+    )
+
+
+def _typed(context: Context, offer: Offer, asked: Asked) -> tuple[ProfileName, ...]:
+    """Names of profiles whose last replica goes, as a person typed them."""
+    typed = []
+    for name in offer.last_replicas:
+        if name in asked.confirm:
+            typed.append(name)
+            continue
+        replica = next((d.replica for d in offer.plan.to_do if d.last_replica and d.profile == name), name)
+        question = f"{replica} is the last replica of {name}. Type {name} to remove it:"
+        if context.ask(question, f"--confirm {name}") != name:
+            raise Refusal("GO422", f"the name of {name} was not typed. Nothing was changed.", subject=name)
+        typed.append(name)
+    return tuple(sorted(typed))
+
+
+def _approve(at: Desk, offer: Offer, names: tuple[ProfileName, ...]) -> str:
+    now_ms = int(time.time() * 1000)
+    return seal_approval(
+        Approval(
+            fleet=at.chain.fleet,
+            scope=offer.plan.scope,
+            decisions_digest=offer.plan.decisions_digest,
+            reads=offer.reads,
+            decision="approve",
+            approver=PersonName(at.person),
+            last_replicas=names,
+            issued_ms=now_ms,
+            not_after_ms=now_ms + APPROVAL_MS,
+        ),
+        at.signer,
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failed(
+            f"{path}: cannot be read: {error}", hints=("expected the file that `--approve-only` wrote",)
+        ) from error
+
+
+def _follow(context: Context, at: Desk, answer: Any, asked: Asked) -> int:
+    """Show the steps as they go; the exit code is that of the apply."""
+    plan = str(answer["plan"])
+    if asked.detach:
+        context.emit(
+            {
+                "text": lambda: f"Applying {plan}. Look: gridops status",
+                "json": lambda: dump_json(answer),
+                "jsonl": lambda: dump_line(answer),
+            }
+        )
+        return exits.OK
+    began, last = time.monotonic(), None
+    for last in _watch(at, plan, context):
+        if last.get("outcome") is not None:
+            break
+        if (time.monotonic() - began) * 1000 > (context.timeout_ms or PATIENCE_MS):
+            context.say("still under way; it goes on without me. Look: gridops status")
+            return exits.INCOMPLETE
+    if last is None:
+        raise Bug(f"the controller accepted {plan} and then knew no apply of it")
+    return _ended(context, plan, last, int((time.monotonic() - began) * 1000))
+
+
+def _watch(at: Desk, plan: str, context: Context) -> Iterator[dict[str, Any]]:
+    """The newest state of an apply, again and again; talks about each step that changed."""
+    told: dict[int, str] = {}
+    while True:
+        found = at.client.get(f"/v1/plans/{plan}").get("apply")
+        if found is not None:
+            for step in found["steps"]:
+                line = _step(step)
+                if told.get(step["n"]) != line:
+                    told[step["n"]] = line
+                    context.say(line)
+            yield found
+        time.sleep(POLL_S)
+
+
+def _step(step: dict[str, Any]) -> str:
+    word = {"done": "ok  ", "failed": "FAIL", "running": "... ", "waiting": "    "}.get(step["state"], step["state"])
+    why = f": {step['detail']}" if step.get("detail") else ""
+    return (
+        f"{word} {step['action']:<7} {step['replica']:<18} {step.get('host') or '':<14} {step['phase']}{why}".rstrip()
+    )
+
+
+def _ended(context: Context, plan: str, last: dict[str, Any], took_ms: int) -> int:
+    code = int(last.get("exit_code") or exits.OK)
+    done = sum(step["state"] == "done" for step in last["steps"])
+    document = {"schema": "gridops.apply/1", "plan": plan, "exit_code": code, "took_ms": took_ms, **last}
+
+    def text() -> str:
+        line = f"Applied {done} of {len(last['steps'])} decisions in {render_ms(took_ms)}."
+        if code == exits.OK:
+            return line
+        again = f"  try the rest   gridops apply {plan} --resume\n  look           gridops status"
+        return f"{line} Outcome: {last['outcome']}.\n{again}"
+
+    context.emit(
+        {"text": text, "json": lambda: dump_json(document), "jsonl": lambda: dump_line({"type": "result", **document})}
+    )
+    return code

@@ -1,0 +1,83 @@
+"""Who is calling: the fleet's roots as this checkout holds them, and the private key of the person at the keyboard.
+
+Used by every command that signs. Keys lie in `$GRIDOPS_KEYS`, else in the XDG configuration folder, one OpenSSH file
+a person, so that `ssh-keygen` reads them too. Must never print a key and never take one from a flag.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from pathlib import Path
+
+from gridops.base.errors import BadSetup, Failed, Refusal
+from gridops.base.ids import PersonName
+from gridops.cli.output import Context, Usage
+from gridops.disk.keyring import read_secret
+from gridops.trust.keys import PassphraseNeeded, PersonSigner
+from gridops.trust.root import RoleName, RootChain, genesis, walk
+
+ROOTS = Path("policies/trust/root")
+
+
+def key_folder() -> Path:
+    """Where this person's private keys lie."""
+    given = os.environ.get("GRIDOPS_KEYS")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gridops" / "keys"
+
+
+def chain_of(directory: Path) -> RootChain:
+    """The chain of root documents of a checkout. Raises Failed where there is none."""
+    folder = directory / ROOTS
+    first = folder / "1.json"
+    if not first.is_file():
+        raise Failed(
+            f"{first}: this fleet has no root of trust yet", hints=("make one: gridops trust init --person NAME",)
+        )
+    try:
+        chain = genesis(first.read_text("utf-8"))
+        numbers = sorted(int(p.stem) for p in folder.glob("*.json") if p.stem.isdigit() and p.stem != "1")
+        return walk(chain, [(folder / f"{n}.json").read_text("utf-8") for n in numbers])
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failed(f"{folder}: cannot be read: {error}") from error
+    except Refusal as error:
+        raise Refusal(error.code, f"{folder}: {error.message}", evidence=error.evidence, hints=error.hints) from error
+
+
+def load_signer(path: Path, context: Context) -> PersonSigner:
+    """The private key in a file; asks for its passphrase at a terminal. Raises BadSetup or Usage."""
+    content = read_secret(path)
+    try:
+        try:
+            return PersonSigner.from_openssh(content)
+        except PassphraseNeeded:
+            if context.no_input or not sys.stdin.isatty():
+                raise Usage(f"{path} is protected by a passphrase, and nobody can be asked here") from None
+            return PersonSigner.from_openssh(content, getpass.getpass(f"Passphrase for {path}: ").encode())
+    except ValueError as error:
+        raise BadSetup(f"{path}: {error}") from error
+
+
+def signer_as(chain: RootChain, who: str | None, context: Context) -> tuple[PersonName, PersonSigner]:
+    """The approver who calls: the one named, else the only one of this fleet whose private key lies here."""
+    role = chain.root.role(RoleName.APPROVER)
+    people = sorted({entry.holder for entry in role.keys}) if role is not None else []
+    folder = key_folder()
+    here = [p for p in people if (folder / p).exists()]
+    if who is not None and who not in people:
+        raise Usage(f"--as {who}: no such approver in this fleet", hints=(f"approvers: {', '.join(people)}",))
+    if who is None and len(here) != 1:
+        found = f"keys of {', '.join(here)} lie" if here else f"no key of an approver ({', '.join(people)}) lies"
+        raise Usage(
+            f"who are you? {found} in {folder}", hints=("name yourself: --as NAME", "another folder: GRIDOPS_KEYS=DIR")
+        )
+    person = PersonName(who if who is not None else here[0])
+    signer = load_signer(folder / person, context)
+    if chain.holder(signer.public) != person:
+        raise Refusal(
+            "GO414", f"the key in {folder / person} is not the one that this fleet knows for {person}", subject=person
+        )
+    return person, signer

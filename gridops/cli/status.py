@@ -1,0 +1,234 @@
+"""`gridops status`: one screen of what is: intent, mode, plans that wait, models, hosts, alarms.
+
+Everything shown is the controller's answer; this module lays it out and counts nothing twice.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from gridops.base.ids import ScopeName, short
+from gridops.base.units import parse_instant, render_clock, render_ms
+from gridops.cli import exits
+from gridops.cli.client import Client, connect
+from gridops.cli.host import Controller
+from gridops.cli.output import Context, context_of, dump_json
+from gridops.cli.tables import table
+
+Doc = dict[str, Any]
+QUIET_STATES = ("Ready", "Idle", "Retired")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("status")(status)
+
+
+def status(
+    ctx: typer.Context,
+    exit_status: Annotated[bool, typer.Option("--exit-status", help="Exit 1 if anything needs attention.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C.")] = False,
+    controller: Controller = None,
+) -> int:
+    """Show what is, per scope and model.
+
+    \b
+    Examples:
+      gridops status
+      gridops status -o wide
+      gridops status --exit-status -o json > status.json
+    """
+    context = context_of(ctx)
+    context.check(("text", "wide", "json"))
+    client = connect(context, controller)
+    document = show(context, client)
+    while watch:
+        time.sleep(2)
+        document = show(context, client)
+    return exits.FAILED if exit_status and attention(document) else exits.OK
+
+
+def show(context: Context, client: Client) -> Doc:
+    """Ask once and print."""
+    document: Doc = client.get("/v1/status")
+    document["scopes"] = [s for s in document["scopes"] if context.wants(ScopeName(s["scope"]))]
+    now_ms = parse_instant(document["time"])
+    context.emit(
+        {
+            "text": lambda: "\n".join(lines(document, now_ms, _columns(context), wide=False)),
+            "wide": lambda: "\n".join(lines(document, now_ms, _columns(context), wide=True)),
+            "json": lambda: dump_json(document),
+        }
+    )
+    return document
+
+
+def lines(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iterator[str]:
+    """The screen, line by line."""
+    yield from _warnings(document)
+    yield _intent(document["intent"], now_ms)
+    for scope in document["scopes"]:
+        yield ""
+        yield from _scope(scope, now_ms, width, wide=wide)
+    yield ""
+    yield from _hosts(document, now_ms, width, wide=wide)
+    needs = attention(document)
+    if needs:
+        yield ""
+        yield f"Needs attention: {'; '.join(needs)}"
+
+
+def attention(document: Doc) -> list[str]:
+    """What a person should look at, one phrase each, most urgent first."""
+    found = [str(a["text"]) for a in document.get("alarms", [])]
+    refused = document["intent"].get("refused")
+    if refused:
+        found.append(f"commit {refused['commit'][:7]} is refused")
+    for scope in document["scopes"]:
+        for model in scope["models"]:
+            if model["state"] not in (*QUIET_STATES, "Progressing"):
+                found.append(f"{model['profile']} (gridops explain {model['profile']}/1)")
+        if scope.get("proposal"):
+            found.append(f"plan {short(scope['proposal']['decisions_digest'])}")
+    found += [f"{p['host']} waits to be admitted" for p in document.get("pending", [])]
+    found += [f"{h['host']} is silent" for h in document["hosts"] if h["admitted"] and not h["heard"]]
+    return found
+
+
+def _warnings(document: Doc) -> Iterator[str]:
+    if not document["controller"]["trusted"]:
+        yield "THE JOURNAL CANNOT BE TRUSTED: no command is sent. Run: gridops controller rebuild"
+    for alarm in document.get("alarms", []):
+        host = f" ({alarm['host']})" if alarm.get("host") else ""
+        yield f"alarm{host}: {alarm['text']}"
+
+
+def _intent(intent: Doc, now_ms: int) -> str:
+    if intent.get("commit") is None:
+        head = f"no commit of {intent['branch']} has been accepted yet"
+    else:
+        head = f'synced {intent["commit"][:7]} "{intent["subject"]}", {_ago(intent["accepted"], now_ms)}'
+    refused = intent.get("refused")
+    if refused:
+        first = "".join(f"\n  {line}" for line in refused["problems"][:3])
+        more = refused["count"] - len(refused["problems"][:3])
+        head += f'\ncommit {refused["commit"][:7]} "{refused["subject"]}" is REFUSED and changes nothing:{first}'
+        head += f"\n  and {more} more (gridops validate)" if more > 0 else ""
+    if intent.get("error"):
+        head += f"\nthe repository could not be read: {intent['error']}"
+    return head
+
+
+def _scope(scope: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iterator[str]:
+    mode = scope["mode"]
+    allow = f" ({', '.join(mode['allow'])})" if mode["allow"] else ""
+    yield f"{scope['scope']}   {mode['effective']}{allow}" + (f'   "{mode["reason"]}"' if mode.get("reason") else "")
+    for line in mode["because"]:
+        yield f"  {line}"
+    if mode.get("freeze"):
+        late = ", OVERDUE" if mode["freeze"]["overdue"] else ""
+        yield f"  FROZEN by {mode['freeze']['by']}: {mode['freeze']['reason']}{late}   gridops thaw"
+    if scope.get("target"):
+        target = scope["target"]
+        since, digest = _clock(target["since"]), short(target["decisions_digest"])
+        yield f"  plan {digest} is in force since {since}: {target['replicas']} replicas"
+    yield from _proposal(scope, now_ms)
+    yield from _applying(scope)
+    for line in scope["held"]:
+        yield f"  held: {line}"
+    if scope["quiet"]:
+        yield f"  quiet: {scope['quiet']} plans gave nothing new and wrote nothing"
+    yield from _models(scope, width, wide=wide)
+    for gone in scope["retirements"]:
+        yield f"  retired: {gone['profile']} (removed; stays visible until it is declared again)"
+
+
+def _proposal(scope: Doc, now_ms: int) -> Iterator[str]:
+    proposal = scope.get("proposal")
+    if not proposal:
+        return
+    needs = "; ".join(f"{n['risk']} needs {n['need']} of {', '.join(n['people'])}" for n in proposal["needs"])
+    digest = short(proposal["decisions_digest"])
+    yield f"  plan {digest} waits, {_ago(proposal['since'], now_ms)}: {proposal['headline']}"
+    yield f"    {needs}" if needs else "    needs nobody"
+    confirm = "".join(f" --confirm {name}" for name in proposal.get("last_replicas", []))
+    yield f"    gridops plans show {digest}     gridops apply {digest}{confirm}"
+
+
+def _applying(scope: Doc) -> Iterator[str]:
+    apply = scope.get("apply")
+    if not apply or apply.get("outcome") == "done":
+        return
+    state = apply.get("outcome") or "under way"
+    yield f"  apply {apply['id'].rpartition('-')[2]} by {apply['by']}: {state}"
+    for step in apply["steps"]:
+        if step["state"] != "done":
+            why = f": {step['detail']}" if step.get("detail") else ""
+            host = f" {step['host']}" if step.get("host") else ""
+            yield f"    {step['state']:<8} {step['action']} {step['replica']}{host} {step['phase']}{why}"
+
+
+def _models(scope: Doc, width: int | None, *, wide: bool) -> Iterator[str]:
+    if not scope["models"]:
+        yield "  no models"
+        return
+    head = ("MODEL", "WANT", "READY", "STATE", *(("HOSTS",) if wide else ()), "NOTE")
+    rows: list[tuple[str, ...]] = []
+    for model in scope["models"]:
+        where = (" ".join(model["hosts"]) or "-",) if wide else ()
+        rows.append((model["profile"], str(model["want"]), str(model["ready"]), model["state"], *where, model["note"]))
+    for line in table(head, rows, _inside(width)):
+        yield f"  {line}"
+
+
+def _hosts(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iterator[str]:
+    hosts = document["hosts"]
+    heard = sum(h["heard"] for h in hosts)
+    draining = sum(h["draining"] for h in hosts)
+    yield f"hosts {len(hosts)}: {heard} heard" + (f", {draining} draining" if draining else "")
+    if not wide and len(hosts) > 12:
+        hosts = [h for h in hosts if not h["heard"] or h["draining"] or h["alarms"]]
+    rows = [
+        (
+            h["host"],
+            h["state"] if h["heard"] else "silent",
+            _ago(h.get("seen"), now_ms) if h.get("seen") else "never seen",
+            _running(h) or "-",
+            ", ".join((*h["reasons"], *h["alarms"])) + (" draining" if h["draining"] else ""),
+        )
+        for h in hosts
+    ]
+    for line in table(("HOST", "STATE", "SEEN", "RUNS", "NOTE"), rows, _inside(width)):
+        yield f"  {line}".rstrip()
+    for entry in document.get("pending", []):
+        yield f"  pending  {entry['host']}   {entry['fingerprint'][:23]}...   gridops host admit {entry['host']}"
+
+
+def _running(host: Doc) -> str:
+    return " ".join(
+        f"{r.get('replica') or r['profile']}:{r['state']}"
+        for r in host["residencies"]
+        if r["state"] not in ("absent", "cached")
+    )
+
+
+def _ago(instant: str | None, now_ms: int) -> str:
+    return "-" if instant is None else f"{render_ms(max(0, now_ms - parse_instant(instant)))} ago"
+
+
+def _clock(instant: str) -> str:
+    return render_clock(parse_instant(instant))
+
+
+def _columns(context: Context) -> int | None:
+    """The terminal's width; none when the answer is piped, so that no column is dropped for a script."""
+    return context.width() if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
+
+
+def _inside(width: int | None) -> int | None:
+    return None if width is None else max(width - 2, 40)

@@ -1,0 +1,196 @@
+"""`gridops trust`: make the keys and the first root document of a fleet, and say in words what each key can do.
+
+Makes keys with the system's randomness, writes private ones to the keyring and the public root into the checkout.
+What a root may say is decided in `gridops.trust`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from gridops.base.errors import Failed
+from gridops.base.ids import PersonName, is_name, short
+from gridops.base.record import to_data
+from gridops.base.units import render_instant
+from gridops.cli.output import Context, Usage, context_of, dump_json
+from gridops.cli.person import ROOTS, chain_of, key_folder, load_signer
+from gridops.controller.statedir import GATEWAY, SEED, TLS_CERT, TLS_KEY, default_state
+from gridops.disk.atomic import write_atomic
+from gridops.disk.keyring import create_secret
+from gridops.files.load import load
+from gridops.files.tree import WorkingTree
+from gridops.model.intent import Desired
+from gridops.trust.found import CAN, Founders, first_root
+from gridops.trust.keys import MachineSigner, PersonSigner
+from gridops.trust.root import RootChain, genesis, seal_root
+from gridops.trust.secret import new_api_key
+from gridops.trust.tls import self_signed
+
+TLS_DAYS = 825
+
+INIT_EXAMPLES = """\b
+Examples:
+  gridops trust init --person mira
+  gridops trust init --person mira --state /var/lib/gridops/office
+  GRIDOPS_KEYS=/media/usb/keys gridops trust init --person mira
+"""
+SHOW_EXAMPLES = """\b
+Examples:
+  gridops trust show
+  gridops trust show -o json
+  gridops -C /srv/fleet trust show
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Private keys of a new fleet, not yet on disk where `fresh` names them."""
+
+    person: PersonSigner
+    root: PersonSigner
+    controller_seed: bytes
+    fresh: tuple[tuple[Path, bytes], ...]
+
+
+def register(app: typer.Typer) -> None:
+    trust = typer.Typer(help="Make and show keys and root documents.", no_args_is_help=True)
+    trust.command(
+        "init", epilog=INIT_EXAMPLES, help="Make the keys of a one-person fleet and its first root document."
+    )(init)
+    trust.command("show", epilog=SHOW_EXAMPLES, help="Say in words who may do what in this fleet.")(show)
+    app.add_typer(trust, name="trust")
+
+
+def init(
+    ctx: typer.Context,
+    person: Annotated[str, typer.Option("--person", metavar="NAME", help="Who holds the first keys.")],
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="DIR", envvar="GRIDOPS_STATE", help="The controller's state folder."),
+    ] = None,
+) -> None:
+    context = context_of(ctx)
+    context.check(("text", "json"))
+    if not is_name(person):
+        raise Usage(f"--person {person}: a name has lower-case letters, digits, `-`, `.` and `_`")
+    if (context.directory / ROOTS / "1.json").exists():
+        raise Failed(
+            f"{context.directory / ROOTS / '1.json'}: this fleet has a root already; nothing was changed",
+            hints=("who may do what: gridops trust show",),
+        )
+    desired = load(WorkingTree(context.directory)).desired
+    ring = _ring(PersonName(person), context)
+    now_ms = int(time.time() * 1000)
+    tls = self_signed(_names(desired), now_ms, TLS_DAYS)
+    founders = Founders(
+        person=PersonName(person),
+        root_key=ring.root.public,
+        person_key=ring.person.public,
+        controller_key=MachineSigner.from_seed(ring.controller_seed).public,
+        controller_tls=tls.cert_pem,
+    )
+    text = seal_root(first_root(founders, now_ms), ring.root)
+    chain = genesis(text)
+    folder = state if state is not None else default_state(chain.fleet)
+    _refuse_used(folder)
+    for path, content in ring.fresh:
+        create_secret(path, content)
+    create_secret(folder / SEED, ring.controller_seed)
+    create_secret(folder / TLS_KEY, tls.key_pem)
+    create_secret(folder / GATEWAY, new_api_key(secrets.token_bytes(32)).reveal())
+    write_atomic(folder / TLS_CERT, tls.cert_pem.encode())
+    written = context.directory / ROOTS / "1.json"
+    written.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(written, text.encode())
+    context.emit({"text": lambda: _made(chain, ring, folder), "json": lambda: dump_json(_document(chain))})
+    _warn_roster(context, desired, PersonName(person))
+
+
+def show(ctx: typer.Context) -> None:
+    context = context_of(ctx)
+    chain = chain_of(context.directory)
+    context.emit({"text": lambda: "\n".join(_words(chain)), "json": lambda: dump_json(_document(chain))})
+
+
+def _ring(person: PersonName, context: Context) -> Ring:
+    """The person's keys, taken over where they exist already (one person may run several fleets)."""
+    fresh: list[tuple[Path, bytes]] = []
+
+    def key(path: Path) -> PersonSigner:
+        if path.exists():
+            return load_signer(path, context)
+        made = PersonSigner.from_seed(secrets.token_bytes(32))
+        fresh.append((path, made.to_openssh()))
+        return made
+
+    own = key_folder() / person
+    return Ring(key(own), key(own.with_name(f"{person}.root")), secrets.token_bytes(32), tuple(fresh))
+
+
+def _names(desired: Desired) -> tuple[str, ...]:
+    """Names by which agents reach the controller, for its certificate."""
+    url = desired.fleet.controller
+    host = urlsplit(url).hostname if url else None
+    return tuple(n for n in (host, os.uname().nodename.lower()) if n)
+
+
+def _refuse_used(folder: Path) -> None:
+    for name in (SEED, TLS_KEY, TLS_CERT, GATEWAY):
+        if (folder / name).exists():
+            raise Failed(
+                f"{folder / name}: this folder holds the keys of another fleet; nothing was changed",
+                hints=("choose an empty folder: --state DIR",),
+            )
+
+
+def _made(chain: RootChain, ring: Ring, folder: Path) -> str:
+    lines = [f"Fleet {short(chain.fleet, 16)} has its root of trust.", ""]
+    lines += [f"  {path}  (private, 0600)" for path, _ in ring.fresh]
+    lines += [
+        f"  {folder}/keys/  (the controller's keys, private)",
+        f"  {ROOTS}/1.json  (public: commit it)",
+        "",
+        *_words(chain),
+        "",
+        "Next",
+        f"  git add {ROOTS} && git commit -m 'Found the fleet'",
+        "  gridops watch                     start the reconciler",
+        "  gridops host invite NAME          a join token for the first host",
+        "",
+        f"Move {ring.fresh[-1][0].name} off this machine once you have a second place for it."
+        if ring.fresh
+        else "Your existing keys were taken over.",
+    ]
+    return "\n".join(lines)
+
+
+def _words(chain: RootChain) -> list[str]:
+    root = chain.root
+    end = render_instant(root.expires_ms)
+    lines = [f"Root {root.version}, good until {end}; after that nothing changes and all keeps serving."]
+    for role in root.roles:
+        holders = sorted({entry.holder for entry in role.keys})
+        lines.append(f"  {role.name:<10} {role.threshold} of {len(holders)}: {', '.join(holders)}")
+        lines.append(f"             {CAN[role.name]}")
+    standing = "obey" if root.standing else "refuse"
+    lines.append(f"Hosts {standing} commands of classes that policies/mode.yaml allows without an approval.")
+    return lines
+
+
+def _document(chain: RootChain) -> dict[str, object]:
+    return {"schema": "gridops.trust/1", "fleet": chain.fleet, "root": to_data(chain.root)}
+
+
+def _warn_roster(context: Context, desired: Desired, person: PersonName) -> None:
+    people = {p for role in desired.approvals.roles for p in role.people}
+    if people and person not in people:
+        named = ", ".join(sorted(people))
+        context.say(f"note: policies/approvals.yaml names {named}, and not {person}: nobody here can approve")
