@@ -6,6 +6,7 @@ from __future__ import annotations
 YAML_FILE_BYTES = 1 << 20
 YAML_DEPTH = 24
 YAML_NODES = 400_000
+YAML_SECOND_OPINION_CHARS = 8 << 10
 FILES = 20_000
 PROBLEMS_SHOWN = 200
 

@@ -6,6 +6,9 @@ which must work while the rest of the commit is broken. Nothing here reads a clo
 
 from __future__ import annotations
 
+import contextlib
+import gc
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -48,12 +51,25 @@ class Checked:
 
 def check(tree: Tree) -> Checked:
     """Read everything and report everything."""
-    found = gather(tree)
-    sense.judge(found, tree)
-    problems = ordered(found.problems)
-    if has_errors(problems):
-        return Checked(None, problems, found.files)
-    return Checked(Intent(desired=_desired(found), marks=MappingProxyType(marks(found))), problems, found.files)
+    with _collector_at_rest():
+        found = gather(tree)
+        sense.judge(found, tree)
+        problems = ordered(found.problems)
+        if has_errors(problems):
+            return Checked(None, problems, found.files)
+        return Checked(Intent(desired=_desired(found), marks=MappingProxyType(marks(found))), problems, found.files)
+
+
+@contextlib.contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Nothing made here is cyclic, and searching a million fresh nodes for cycles took half of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def load(tree: Tree, *, commit: CommitId | None = None, subject: str = "", dirty: bool = False) -> Intent:

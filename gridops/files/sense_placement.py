@@ -203,7 +203,7 @@ def _enough(wanted: Wanted, able: list[Host]) -> None:
     if profile.spread is None:
         return
     level = profile.spread.by
-    domains = {value for host in able if (value := host.domain(level)) is not None}
+    domains = {domain.value for host in able for domain in host.domains if domain.level == level}
     if len(domains) < profile.spread.min:
         spread = read.get("spread")
         hint = f"hosts that could run it stand in {len(domains)} of level {level}"

@@ -10,30 +10,25 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from gridops.base import limits
-from gridops.base.codes import Code
 from gridops.base.codes import files as codes
-from gridops.files.diagnose import Edit, Fix, Problem, Related, error
-from gridops.files.nodes import Entry, Hole, Map, Node, Scalar, Seq, Source
+from gridops.files.builder import COVER, UNSEEN, Builder
+from gridops.files.diagnose import Fix, Problem, Related, error
+from gridops.files.nodes import Node, Source
 
 try:
     from _ruamel_yaml import CParser  # type: ignore[import-not-found]
 except ImportError:  # pragma: no cover - a platform without the C extension; the pure reader is tested by name
     CParser = None
 
-_BAD = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]|\r(?!\n)"
-)
-_COVER = "\ue000"
 _INNER_COLON = re.compile(r"""(?<=[^\s"'\]}]):(?=[^\s,\[\]{}])""")
 """A colon inside a word: text in YAML 1.2 (`{at: 09:12:00}`), refused inside braces by the C parser, which is older."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _HINTS = {
     "mapping values are not allowed": "a value that contains `: ` needs quotes",
     "cannot start any token": "a value that begins with this character needs quotes",
@@ -65,7 +60,7 @@ def parse(file: str, raw: bytes, *, pure: bool = False) -> Parsed:
         return Parsed(source, None, problems)
     failure: YAMLError | None = None
     for events, covered in _attempts(text, pure):
-        builder = _Builder(source, list(problems), covered)
+        builder = Builder(source, list(problems), covered=covered)
         try:
             builder.run(events)
         except YAMLError as refused:
@@ -80,14 +75,15 @@ def parse(file: str, raw: bytes, *, pure: bool = False) -> Parsed:
 
 
 def _attempts(text: str, pure: bool) -> Iterator[tuple[Iterator[Any], bool]]:
-    """Events of the fast reader; when it refuses, again with inner colons covered; the slow one decides."""
-    if not pure and CParser is not None:
+    """Events of the fast reader; when it refuses, again with inner colons covered; for a short file the slow one decides."""
+    fast = not pure and CParser is not None
+    if fast:
         yield _c_events(text), False
-        if _COVER not in text:
-            covered = _INNER_COLON.sub(_COVER, text)
-            if covered != text:
-                yield _c_events(covered), True
-    yield _pure_events(text), False
+        covered = _INNER_COLON.sub(COVER, text)
+        if covered != text and COVER not in text:
+            yield _c_events(covered), True
+    if not fast or len(text) <= limits.YAML_SECOND_OPINION_CHARS:
+        yield _pure_events(text), False
 
 
 def _decode(file: str, raw: bytes) -> tuple[Source, str | None, list[Problem]]:
@@ -107,7 +103,7 @@ def _decode(file: str, raw: bytes) -> tuple[Source, str | None, list[Problem]]:
         fix = Fix("remove the mark", ())
         problems.append(error(codes.BOM, source.spot(1, 1), "the file begins with a byte order mark", fix=fix))
     source = Source(file, _lines(text))
-    found = _BAD.search(text)
+    found = UNSEEN.search(text)
     if found is None:
         return source, text, problems
     line, column = position(text, found.start())
@@ -135,10 +131,7 @@ def _not_utf8(file: str, raw: bytes, failure: UnicodeDecodeError) -> Problem:
 
 
 def _c_events(text: str) -> Iterator[Any]:
-    parser = CParser(text.encode())
-    take: Callable[[], Any] = parser.get_event
-    while (event := take()) is not None:
-        yield event
+    return iter(CParser(text.encode()).get_event, None)
 
 
 def _pure_events(text: str) -> Iterator[Any]:
@@ -174,154 +167,3 @@ def _indenting_tab(source: Source, line: int) -> tuple[int, int] | None:
         if "\t" in lead:
             return number, lead.index("\t") + 1
     return None
-
-
-class _Stop(YAMLError):
-    """A bound is passed: reading ends; the problem is already reported."""
-
-
-class _Builder:
-    """Turns events into nodes, one pass, no recursion."""
-
-    def __init__(self, source: Source, problems: list[Problem], covered: bool) -> None:
-        self.source = source
-        self.problems = problems
-        self.covered = covered
-        self.root: Node | None = None
-        self._stack: list[Map | Seq] = []
-        self._keys: list[Scalar | Hole | None] = []
-        self._count = 0
-
-    def run(self, events: Iterator[Any]) -> None:
-        documents = 0
-        try:
-            for event in events:
-                kind = type(event).__name__
-                if kind == "ScalarEvent":
-                    self._scalar(event)
-                elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-                    self._open(event, kind == "MappingStartEvent")
-                elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-                    self._close(event)
-                elif kind == "AliasEvent":
-                    self._alias(event)
-                elif kind == "DocumentStartEvent":
-                    documents += 1
-                    self._document(event, documents)
-        except _Stop:
-            self.root = None
-
-    def _document(self, event: Any, number: int) -> None:
-        mark = event.start_mark
-        spot = self.source.spot(mark.line + 1, mark.column + 1, length=3)
-        if event.version or event.tags:
-            self.problems.append(error(codes.DIRECTIVE, self.source.spot(1, 1), "directives are not used here"))
-        if number > 1:
-            hint = "one file, one document"
-            self.problems.append(error(codes.SEVERAL_DOCUMENTS, spot, "a second document begins", hint))
-            raise _Stop
-
-    def _scalar(self, event: Any) -> None:
-        start, end = event.start_mark, event.end_mark
-        value = event.value.replace(_COVER, ":") if self.covered else event.value
-        node = Scalar(value, event.style or "", start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-        if event.anchor is not None or (event.tag is not None and event.tag):
-            self._decorated(event, node)
-        if node.style == '"' and (_BAD.search(node.value) or _SURROGATE.search(node.value)):
-            self._report(codes.ODD_CHARACTER, node, "the text holds an invisible or control character")
-        self._put(node)
-
-    def _open(self, event: Any, is_map: bool) -> None:
-        start = event.start_mark
-        flow = bool(event.flow_style)
-        node: Map | Seq = (Map if is_map else Seq)(flow, start.line + 1, start.column + 1)
-        if event.anchor is not None or event.tag:
-            self._decorated(event, node)
-        self._put(node)
-        self._stack.append(node)
-        self._keys.append(None)
-        if len(self._stack) > limits.YAML_DEPTH:
-            self._too_much(node, f"nested deeper than {limits.YAML_DEPTH} levels")
-
-    def _close(self, event: Any) -> None:
-        node = self._stack.pop()
-        self._keys.pop()
-        if node.flow:
-            end = event.end_mark
-            node.end_line, node.end_column = end.line + 1, end.column + 1
-
-    def _alias(self, event: Any) -> None:
-        start, end = event.start_mark, event.end_mark
-        node = Hole(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-        self._report(codes.ANCHOR, node, f"alias `*{event.anchor}`", "write the value out")
-        self._put(node)
-
-    def _decorated(self, event: Any, node: Node) -> None:
-        if event.anchor is not None:
-            self._report(codes.ANCHOR, node, f"anchor `&{event.anchor}`", "write the value out where it is needed")
-        if event.tag:
-            name = str(event.tag).replace("tag:yaml.org,2002:", "!!")
-            self._report(codes.TAG, node, f"tag `{name}`", "the schema decides the type")
-
-    def _put(self, node: Node) -> None:
-        self._count += 1
-        if self._count > limits.YAML_NODES:
-            self._too_much(node, f"more than {limits.YAML_NODES} values in one file")
-        if not self._stack:
-            self.root = None if isinstance(node, Scalar) and node.is_null else node
-            return
-        parent = self._stack[-1]
-        if isinstance(parent, Seq):
-            parent.items.append(node)
-            return
-        key = self._keys[-1]
-        if key is None:
-            self._keys[-1] = self._key(node)
-            return
-        self._keys[-1] = None
-        if isinstance(key, Scalar):
-            self._entry(parent, key, node)
-
-    def _key(self, node: Node) -> Scalar | Hole:
-        """A key that may be used, or a hole whose value is passed over."""
-        if isinstance(node, Scalar) and not node.style and node.value == "<<":
-            self._report(codes.MERGE_KEY, node, "merge key `<<`", "write the fields out")
-        elif isinstance(node, Scalar) and not node.is_null and node.value:
-            return node
-        elif not isinstance(node, Hole):
-            self._report(codes.ODD_KEY, node, "a key must be plain text")
-        return Hole(node.line, node.column, node.end_line, node.end_column)
-
-    def _entry(self, parent: Map, key: Scalar, value: Node) -> None:
-        first = parent.entries.get(key.value)
-        if first is None:
-            parent.entries[key.value] = Entry(key, value)
-            return
-        parent.repeated.append(Entry(key, value))
-        since = first.key.line if key.line - first.key.line <= 2 else None
-        self.problems.append(
-            error(
-                codes.DUPLICATE_KEY,
-                self.source.place(key, since=since),
-                f"field `{key.value}` is given twice",
-                "YAML tools disagree about which one counts",
-                related=(Related(self.source.place(first.key), "first here"),),
-                fix=self._same_twice(parent, first, key, value),
-            )
-        )
-
-    def _same_twice(self, parent: Map, first: Entry, key: Scalar, value: Node) -> Fix | None:
-        """Removing a second line that says exactly what the first says is safe."""
-        if parent.flow or not (isinstance(first.value, Scalar) and isinstance(value, Scalar)):
-            return None
-        one_line = key.line == value.end_line and self.source.line(key.line)[: key.column - 1].strip() == ""
-        if first.value.value != value.value or not one_line:
-            return None
-        return Fix("remove the second", (Edit(key.line, 1, key.line + 1, 1, ""),))
-
-    def _report(self, code: Code, node: Node, message: str, hint: str = "") -> None:
-        self.problems.append(error(code, self.source.place(node), message, hint))
-
-    def _too_much(self, node: Node, message: str) -> None:
-        self._report(codes.TOO_LARGE, node, message)
-        raise _Stop
