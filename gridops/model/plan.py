@@ -47,6 +47,8 @@ class Terms:
     restart: Restart = Restart()
     downtime: Downtime = Downtime.ALLOWED
     idle_unload_ms: int | None = None
+    renamed_from: ProfileName | None = None
+    """Its former name, by which hosts may still call its replicas."""
 
 
 @record

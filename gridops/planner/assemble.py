@@ -119,7 +119,8 @@ def _terms(draft: Draft, placement: Sequence[Assignment], targets: Targets) -> t
     world = draft.world
     found = {p.name: terms_of(p) for p in world.profiles.values()}
     parent = world.inputs.parent
-    running = {r.profile for v in world.hosts.values() for r in (*v.ours, *v.stuck)}
+    former = {p.renamed_from for p in world.profiles.values()}
+    running = {r.profile for v in world.hosts.values() for r in (*v.ours, *v.stuck)} - former
     needed = running | {a.profile for a in placement} | {i.assignment.profile for i in targets.removed}
     for terms in parent.terms if parent is not None else ():
         if terms.profile not in found and terms.profile in needed:

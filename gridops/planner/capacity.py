@@ -19,6 +19,7 @@ from gridops.model.fleet import DeviceKind
 from gridops.model.plan import HostLine
 from gridops.model.profile import Artifact, Profile
 from gridops.model.snapshot import Residency
+from gridops.planner.company import conflict
 from gridops.planner.eligible import Way, equal, linked
 from gridops.planner.world import HostView, World
 
@@ -247,26 +248,9 @@ class Board:
 
 
 def bad_company(board: HostBoard, profile: Profile, present: Iterable[ProfileName], world: World) -> HostLine | None:
-    """Colocation, in both directions; `max` counts distinct profiles, the one in question included."""
-    others = sorted(set(present) - {profile.name})
-    if not others:
-        return None
-    together = len(others) + 1
-    for name in others:
-        other = world.profiles.get(name)
-        if name in profile.colocation.exclude or (other is not None and profile.name in other.colocation.exclude):
-            return _line(board, codes.COLOCATION, f"{name} is there, and the two exclude each other")
-        if other is not None and other.colocation.max is not None and together > other.colocation.max:
-            most = other.colocation.max
-            return _line(
-                board, codes.COLOCATION, f"{name} shares a host with at most {most - 1} others", together, most
-            )
-    if profile.colocation.max is not None and together > profile.colocation.max:
-        most = profile.colocation.max
-        return _line(
-            board, codes.COLOCATION, f"it holds {len(others)} other models, at most {most - 1} accepted", together, most
-        )
-    return None
+    """The line for a conflict of company, or None."""
+    found = conflict(profile, present, world.profiles)
+    return None if found is None else _line(board, codes.COLOCATION, found.detail, found.together, found.most)
 
 
 def claim_of(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from gridops.base.ids import HostId, ProfileName, replica_key
 from gridops.planner.draft import Draft, Item
 from gridops.planner.incumbents import Verdict
+from gridops.planner.targets import pins
 
 Width = Callable[[ProfileName], tuple[int, int]]
 """Of a profile: how many hosts could hold it at all, and the bytes of its preferred config."""
@@ -53,12 +54,6 @@ def _with_pins(draft: Draft, items: Sequence[Item]) -> list[Item]:
 
 
 def _open_pins(draft: Draft, name: ProfileName, items: Sequence[Item]) -> list[HostId]:
-    profile = draft.world.profiles[name]
     leaving = {i.replica for i in items if not i.changes}
     held = {s.assignment.seat.host for s in draft.of(name) if s.assignment.replica not in leaving}
-    hosts = draft.world.hosts
-    return [
-        h
-        for h in sorted(profile.placement.pins)
-        if h in hosts and hosts[h].host.scope == profile.scope and h not in held
-    ]
+    return [h for h in pins(draft.world.profiles[name], draft.world) if h not in held]

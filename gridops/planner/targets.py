@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gridops.base.ids import ProfileName, ReplicaId, replica_id, replica_key, split_replica
+from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
 from gridops.model.plan import Cause, CauseKind, Plan, Retirement, Terms
 from gridops.model.profile import Profile
-from gridops.planner.incumbents import Incumbent, mark
+from gridops.planner.incumbents import Incumbent, Verdict, mark
 from gridops.planner.world import World
 
 
@@ -49,7 +49,7 @@ def choose(world: World, incumbents: Sequence[Incumbent]) -> Targets:
         elif profile is None:
             removed += [replace(i, cause=_profile_gone(world, name)) for i in standing]
         else:
-            kept = _keep(world, profile, standing)
+            kept = _towards_pins(world, profile, _keep(world, profile, standing))
             wanted += kept
             ids = {i.replica for i in kept}
             removed += [replace(i, cause=_fewer(world, profile)) for i in standing if i.replica not in ids]
@@ -61,8 +61,13 @@ def choose(world: World, incumbents: Sequence[Incumbent]) -> Targets:
 
 def count(profile: Profile, world: World) -> int:
     """Replicas wanted: the minimum, and at least one for each pin on a declared host of the scope."""
-    pins = [h for h in profile.placement.pins if h in world.hosts and world.hosts[h].host.scope == profile.scope]
-    return max(profile.replicas_min, len(pins))
+    return max(profile.replicas_min, len(pins(profile, world)))
+
+
+def pins(profile: Profile, world: World) -> list[HostId]:
+    """Hosts of the scope on each of which the profile shall have a replica."""
+    hosts = world.hosts
+    return [h for h in sorted(profile.placement.pins) if h in hosts and hosts[h].host.scope == profile.scope]
 
 
 def terms_of(profile: Profile) -> Terms:
@@ -76,6 +81,7 @@ def terms_of(profile: Profile) -> Terms:
         restart=profile.restart,
         downtime=profile.downtime,
         idle_unload_ms=profile.idle_unload_ms,
+        renamed_from=profile.renamed_from,
     )
 
 
@@ -117,6 +123,23 @@ def _worth(incumbent: Incumbent, place: str | None, met: set[str]) -> tuple[bool
     """Lower is kept first. `met`: domains that have a replica already while more are needed."""
     again = bool(met) and (place is None or place in met)
     return not incumbent.pinned, incumbent.verdict, again, not incumbent.ready, replica_key(incumbent.replica)
+
+
+def _towards_pins(world: World, profile: Profile, kept: list[Incumbent]) -> list[Incumbent]:
+    """Where nobody is free to take a pin's place, replicas that could stay set out for it, highest numbers first."""
+    stands = {i.host for i in kept if i.verdict <= Verdict.CHANGE}
+    lacking = [h for h in pins(profile, world) if h not in stands]
+    free = count(profile, world) - len(kept) + sum(1 for i in kept if i.verdict > Verdict.CHANGE)
+    moved: dict[ReplicaId, Incumbent] = {}
+    for host in lacking[max(0, free) :]:
+        could = [i for i in kept if i.verdict <= Verdict.CHANGE and not i.pinned and i.replica not in moved]
+        if not could:
+            break
+        leaver = max(could, key=lambda i: replica_key(i.replica))
+        at = mark(world, f"profiles/{profile.name}/placement", f"profiles/{profile.name}")
+        cause = Cause(kind=CauseKind.POLICY, detail=f"pinned to {host}", at=at)
+        moved[leaver.replica] = replace(leaver, verdict=Verdict.LEAVE, cause=cause)
+    return [moved.get(i.replica, i) for i in kept]
 
 
 def _missing(world: World, profile: Profile, kept: Sequence[Incumbent]) -> list[Missing]:

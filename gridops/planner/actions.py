@@ -1,0 +1,215 @@
+"""From target and snapshot to steps: what may be done now, and what waits for what. Recomputed at every pass.
+
+Called by the controller, which issues every step that waits for nothing; the others are for people to read. Rules:
+make before break; the last serving replica goes only when the target itself gives its profile up; a process is asked to
+stop only after its drain has ended with nothing in flight; what nobody can vouch for is left alone; a host that is
+silent or not admitted gets no step. Plans are never changed here, and nothing is remembered between passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from gridops.base.ids import Digest, HostId, ReplicaId, replica_key
+from gridops.model.action import Action, Drain, Load, Operate, Unload, Warm
+from gridops.model.intent import Desired
+from gridops.model.plan import Assignment, Plan, Terms
+from gridops.model.policy import ActionClass
+from gridops.model.profile import Downtime
+from gridops.model.snapshot import Residency, ResidencyState, Snapshot
+from gridops.planner.scene import Scene, set_scene
+
+NO_TERMS: Mapping[Digest, Terms] = MappingProxyType({})
+_PHASES = ("load", "warm", "operate", "drain", "unload")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action and, if it may not begin yet, what it waits for in words."""
+
+    action: Action
+    action_class: ActionClass
+    replica: ReplicaId
+    waits_for: str | None = None
+
+
+def actions(
+    target: Plan,
+    snapshot: Snapshot,
+    now_ms: int,
+    *,
+    desired: Desired | None = None,
+    applied_terms: Mapping[Digest, Terms] = NO_TERMS,
+    retry: frozenset[ReplicaId] = frozenset(),
+) -> tuple[Step, ...]:
+    """The steps from here to the target, most important first.
+
+    `desired` (the last valid intent) says who is admitted or drained and what is reserved; without it every host that
+    reports counts. `applied_terms` are the terms that each incarnation is known to act by. `retry` names replicas
+    whose failed process may be cleared away for another attempt.
+    """
+    scene = set_scene(target, snapshot, now_ms, desired)
+    work = _Work(scene, applied_terms, retry)
+    for assignment in sorted(target.placement, key=lambda a: (-scene.priority(a.profile), replica_key(a.replica))):
+        work.towards(assignment)
+    for host, residency in scene.obsolete():
+        work.away(host, residency)
+    return tuple(sorted(work.steps, key=lambda s: _rank(scene, s)))
+
+
+def _rank(scene: Scene, step: Step) -> tuple[int, int, tuple[str, int], str]:
+    action = step.action
+    return -scene.priority(action.profile), _PHASES.index(action.kind), replica_key(step.replica), action.host
+
+
+class _Work:
+    """One pass. Keeps count of memory given out and of replicas that still serve, so that steps add up."""
+
+    def __init__(self, scene: Scene, applied: Mapping[Digest, Terms], retry: frozenset[ReplicaId]) -> None:
+        self.scene, self.applied, self.retry = scene, applied, retry
+        self.steps: list[Step] = []
+        self.serving = scene.serving()
+        self.blocked: dict[ReplicaId, str] = {}
+        """Replicas whose start waits for memory of their own former self."""
+        self._fetching: set[tuple[HostId, Digest]] = set()
+
+    def towards(self, a: Assignment) -> None:
+        """What brings a replica to its seat."""
+        scene, report = self.scene, self.scene.reports.get(a.seat.host)
+        if report is None:
+            return
+        mine = scene.adopted.get(a.replica)
+        if mine is not None:
+            self._operate(a, mine)
+            return
+        if a.seat.host not in scene.open:
+            return
+        launch = scene.launches[a.launch]
+        missing = [f for f in launch.artifact.files if f.sha256 not in report.cached]
+        if missing and (a.seat.host, missing[0].sha256) not in self._fetching:
+            self._fetching |= {(a.seat.host, f.sha256) for f in missing}
+            self._add(Load(host=a.seat.host, replica=a.replica, profile=a.profile, artifact=launch.artifact), a.replica)
+        waits = "its artifact" if missing else self._start(a)
+        self._add(_warm(scene, a), a.replica, waits)
+
+    def away(self, host: HostId, residency: Residency) -> None:
+        """What takes a process away that the target does not want, as late as it has to be."""
+        replica, incarnation = residency.replica, residency.incarnation
+        if replica is None or incarnation is None or residency.state is ResidencyState.UNKNOWN:
+            return
+        if residency.state in (ResidencyState.DRAINING, ResidencyState.FAILED):
+            if residency.state is ResidencyState.FAILED and self._wanted_failure(host, residency):
+                return
+            busy = f"{residency.in_flight} requests in flight" if residency.in_flight else None
+            unload = Unload(host=host, replica=replica, profile=residency.profile, incarnation=incarnation)
+            self._add(unload, replica, busy)
+            return
+        waits = self._may_not_go(host, residency)
+        grace = self.scene.terms_of(residency.profile).timing.drain_ms
+        drain = Drain(host=host, replica=replica, profile=residency.profile, incarnation=incarnation, grace_ms=grace)
+        self._add(drain, replica, waits)
+        if waits is None:
+            self.serving.get(self.scene.now_called(replica), set()).discard(incarnation)
+
+    def _operate(self, a: Assignment, mine: Residency) -> None:
+        """Terms and labels that may change while it runs."""
+        terms = self.scene.terms_of(a.profile)
+        known = self.applied.get(mine.incarnation) if mine.incarnation is not None else None
+        relabelled = mine.replica != a.replica
+        if mine.incarnation is None or not (relabelled or (known is not None and _acts(known) != _acts(terms))):
+            return
+        operate = Operate(
+            host=a.seat.host,
+            replica=a.replica,
+            profile=a.profile,
+            incarnation=mine.incarnation,
+            serves=terms.serves,
+            restart=terms.restart,
+            drain_ms=terms.timing.drain_ms,
+        )
+        self._add(operate, a.replica)
+
+    def _start(self, a: Assignment) -> str | None:
+        """What a start waits for; None reserves its memory for the rest of the pass."""
+        former = self.scene.same_process(a)
+        if former is not None and former.state is ResidencyState.FAILED and a.replica not in self.retry:
+            return f"somebody to look: it failed ({former.detail or 'no reason given'})"
+        if former is not None:
+            return f"its former process ({former.state.value})"
+        waits = self.scene.no_room(a)
+        if waits is None:
+            self.scene.reserve(a)
+        elif all(self._own_or_stuck(r, a) for r in self.scene.leaving(a.seat.host)):
+            self.blocked[a.replica] = waits
+        return waits
+
+    def _own_or_stuck(self, r: Residency, a: Assignment) -> bool:
+        mine = r.replica is not None and self.scene.now_called(r.replica) == a.replica
+        return mine or r.state is ResidencyState.UNKNOWN
+
+    def _wanted_failure(self, host: HostId, residency: Residency) -> bool:
+        """A failed process at its own seat is evidence: it stays until somebody asks for another attempt."""
+        assert residency.replica is not None
+        replica = self.scene.now_called(residency.replica)
+        a = self.scene.assignment(replica)
+        mine = a is not None and a.seat.host == host and a.launch == residency.identity
+        return mine and replica not in self.retry
+
+    def _may_not_go(self, host: HostId, residency: Residency) -> str | None:
+        """What a process has to wait for before it is drained; None: it may go now."""
+        scene = self.scene
+        assert residency.replica is not None
+        replica = scene.now_called(residency.replica)
+        profile = scene.profile_of(replica)
+        wanted = scene.wanted(profile)
+        if not wanted or residency.state is not ResidencyState.READY:
+            return None
+        a = scene.assignment(replica)
+        if a is not None:
+            mine = scene.adopted.get(a.replica)
+            if mine is not None and mine.state is ResidencyState.READY and a.seat.host in scene.serving_hosts:
+                return None
+            if self._may_break(a, host, wanted):
+                return None
+            return f"{a.replica} to be ready on {a.seat.host}"
+        others = [r for r in sorted(self.serving, key=replica_key) if self.serving[r] and r != replica]
+        same = [r for r in others if scene.profile_of(r) == profile]
+        if len(same) >= len(wanted):
+            return None
+        late = next((r for r in wanted if not self.serving.get(r)), wanted[0])
+        return f"{late} to be ready"
+
+    def _may_break(self, a: Assignment, host: HostId, wanted: Sequence[ReplicaId]) -> bool:
+        """Break before make: where only its own former self is in the way, downtime is allowed, and all others serve."""
+        if a.seat.host != host or a.replica not in self.blocked:
+            return False
+        if self.scene.terms_of(a.profile).downtime is Downtime.NEVER:
+            return False
+        return all(self.serving.get(r) for r in wanted if r != a.replica)
+
+    def _add(self, action: Action, replica: ReplicaId, waits_for: str | None = None) -> None:
+        self.steps.append(Step(action, self.scene.class_of(action, replica), replica, waits_for))
+
+
+def _warm(scene: Scene, a: Assignment) -> Warm:
+    terms = scene.terms_of(a.profile)
+    return Warm(
+        host=a.seat.host,
+        replica=a.replica,
+        profile=a.profile,
+        launch=scene.launches[a.launch],
+        devices=a.seat.devices,
+        device_bytes=a.device_bytes,
+        host_bytes=a.host_bytes,
+        serves=terms.serves,
+        restart=terms.restart,
+        drain_ms=terms.timing.drain_ms,
+        warm_ms=terms.timing.warm_ms,
+    )
+
+
+def _acts(terms: Terms) -> tuple[object, ...]:
+    """What a host acts by."""
+    return terms.serves, terms.restart, terms.timing.drain_ms
