@@ -42,7 +42,8 @@ class Histogram:
 
     def samples(self, labels: dict[str, str]) -> list[Sample]:
         rows: list[Sample] = [
-            ("_bucket", {**labels, "le": f"{bound:g}"}, float(n)) for bound, n in zip(_BUCKETS, self.counts, strict=True)
+            ("_bucket", {**labels, "le": f"{bound:g}"}, float(n))
+            for bound, n in zip(_BUCKETS, self.counts, strict=True)
         ]
         rows.append(("_bucket", {**labels, "le": "+Inf"}, float(self.total)))
         rows.append(("_sum", labels, self.seconds))
@@ -72,7 +73,9 @@ def render(families: Iterable[Family]) -> str:
             continue
         lines.append(f"# HELP {family.name} {family.help}")
         lines.append(f"# TYPE {family.name} {family.kind}")
-        lines.extend(f"{family.name}{suffix}{_labels(labels)} {_number(value)}" for suffix, labels, value in family.samples)
+        lines.extend(
+            f"{family.name}{suffix}{_labels(labels)} {_number(value)}" for suffix, labels, value in family.samples
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -33,7 +33,11 @@ def _model(name: ProfileName, book: ScopeBook, plan: Plan | None, roster: Roster
     ready = [h for found in mine.values() for h, r in found if r.state is ResidencyState.READY]
     placed = [a for a in book.target.placement if a.profile == name] if book.target is not None else []
     unplaced = [u for u in plan.report.unplaced if u.replica.rpartition("/")[0] == name] if plan is not None else []
-    wanted = len({a.replica for a in plan.placement if a.profile == name}) + len(unplaced) if plan is not None else len(placed)
+    wanted = (
+        len({a.replica for a in plan.placement if a.profile == name}) + len(unplaced)
+        if plan is not None
+        else len(placed)
+    )
     declared = any(p.name == name for p in roster.desired.profiles)
     state, note = _word(ready, placed_count=len(placed), wanted=wanted, mine=mine)
     if unplaced and state in ("Ready", "Idle", "Unplaced"):

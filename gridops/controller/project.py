@@ -31,7 +31,9 @@ class Place:
     signer: Signer
 
     def branch(self) -> PlanBranch:
-        return PlanBranch(self.checkout, self.settings.plans_branch, path=self.settings.plans_path, watched=self.watched)
+        return PlanBranch(
+            self.checkout, self.settings.plans_branch, path=self.settings.plans_path, watched=self.watched
+        )
 
 
 @dataclass(slots=True)

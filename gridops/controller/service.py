@@ -43,6 +43,7 @@ from gridops.protocol.messages import Beat, JoinReply, JoinRequest
 from gridops.protocol.open import open_heartbeat, open_receipt
 from gridops.trust.envelope import open_envelope, seal
 from gridops.trust.keys import PublicKey, parse_key
+from gridops.trust.root import RootChain
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,13 @@ class Controller:
     @property
     def ready(self) -> bool:
         """It has an intent and has heard, or waited long enough for, the hosts it knew."""
+        return not self.why_not_ready()
+
+    def why_not_ready(self) -> tuple[str, ...]:
         if self.state.accepted is None:
-            return False
-        return not recovering(self.state, self.soft, self.roster, self.now())
+            return ("no commit has been accepted yet",)
+        waiting = recovering(self.state, self.soft, self.roster, self.now())
+        return (f"not heard since the start: {', '.join(waiting)}",) if waiting else ()
 
     def now(self) -> int:
         """Controller time; a jump of the machine's clock shifts the ages of what was heard."""
@@ -125,13 +130,13 @@ class Controller:
         now_ms = self.now()
         judged = judge_commit(self.state, self.soft.chain, commit)
         count = self.commit(judged.rows, now_ms)
+        accepted = self.state.accepted
         if judged.chain is not None:
-            self.soft.chain = judged.chain
+            self._trust(judged.chain, now_ms)
             self.soft.intent = commit.intent
             self.commit(enrol.settled(self.state, self.roster), now_ms)
-        elif self.soft.intent is None and self.state.accepted is not None and commit.intent is not None:
-            if self.state.accepted.commit == commit.commit:
-                self.soft.intent = commit.intent
+        elif self.soft.intent is None and accepted is not None and accepted.commit == commit.commit:
+            self.soft.intent = commit.intent
         self.soft.git.author = commit.author
         return count
 
@@ -149,7 +154,9 @@ class Controller:
         heartbeat = open_heartbeat(beat.heartbeat, key)
         if heartbeat.host != host:
             raise Refusal(BAD_SCHEMA.code, f"a heartbeat of {heartbeat.host} came as one of {host}")
-        receipts = [ingest.Signed(open_receipt(text, key), text) for text in beat.receipts[: limits.RECEIPTS_PER_REQUEST]]
+        receipts = [
+            ingest.Signed(open_receipt(text, key), text) for text in beat.receipts[: limits.RECEIPTS_PER_REQUEST]
+        ]
         now_ms = self.now()
         said = ingest.take(self.state, self.soft, key.text, (heartbeat, receipts), now_ms)
         self.soft.pulses[host] = said.pulse
@@ -227,6 +234,18 @@ class Controller:
                 hints=("use the state folder of this fleet: --state DIR", "or let a new root document name this key"),
             )
 
+    def _trust(self, chain: RootChain, now_ms: int) -> None:
+        """Go by a newer root document: its epoch, and whether it still knows this controller."""
+        self.soft.chain = chain
+        if chain.root.controller_epoch > self.writer.term.epoch:
+            self.writer.new_epoch(chain.root.controller_epoch)
+        known = self.signer.public in chain.keys("controller")
+        if not known and CONTROLLER_KEY not in self.state.alarms:
+            text = f"root {chain.root.version} does not name this controller's key: hosts refuse its commands"
+            self.commit((r.AlarmRaised(key=CONTROLLER_KEY, text=text),), now_ms)
+        elif known and CONTROLLER_KEY in self.state.alarms:
+            self.commit((r.AlarmCleared(key=CONTROLLER_KEY),), now_ms)
+
     def _rise(self) -> None:
         """A host has obeyed a higher term than ours: only a rebuilt controller may rise above it."""
         if self.state.term is None or self.state.floor <= self.writer.term.counter:
@@ -236,8 +255,8 @@ class Controller:
         elif self.state.distrust is None:
             said, ours = self.state.floor, self.writer.term.counter
             reason = (
-                f"a host has obeyed a controller with term {said}, this journal is at {ours}: it is older than the fleet; "
-                "run: gridops controller rebuild"
+                f"a host has obeyed a controller with term {said}, this journal is at {ours}: "
+                "it is older than the fleet; run: gridops controller rebuild"
             )
             self.writer.record((r.Distrusted(reason=reason),), self.now())
 
@@ -275,6 +294,7 @@ class Controller:
             self.counters.add("gridops_agent_commands_total", result=row.receipt.outcome.value)
 
 
+CONTROLLER_KEY = "controller_key"
 _NOTHING = Desired()
 
 

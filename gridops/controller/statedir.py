@@ -6,7 +6,6 @@ do; a key's bytes never leave this module except as a signer or a file name for 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from gridops.base.ids import Digest, HostId, short
 from gridops.disk.keyring import create_secret, read_secret
 from gridops.protocol.messages import GatewayKey
 from gridops.trust.keys import MachineSigner
+from gridops.trust.secret import Secret, digest_of_secret
 
 SEED = "keys/controller.seed"
 TLS_CERT = "keys/controller.tls.pem"
@@ -51,8 +51,8 @@ class StateDir:
         path = self.path / GATEWAY
         if not path.exists():
             return ()
-        value = read_secret(path).strip()
-        return (GatewayKey(name="gateway", sha256=Digest("sha256:" + hashlib.sha256(value).hexdigest())),)
+        value = Secret(read_secret(path).strip())
+        return (GatewayKey(name="gateway", sha256=digest_of_secret(value)),)
 
     def check_tls(self) -> None:
         """Both halves are there, and the private one is private."""
@@ -77,9 +77,8 @@ class StateDir:
     def _present(self, name: str) -> Path:
         path = self.path / name
         if not path.exists():
-            raise BadSetup(
-                f"{path}: missing", hints=("make the keys of a new fleet: gridops trust init", "or name the folder: --state DIR")
-            )
+            hints = ("make the keys of a new fleet: gridops trust init", "or name the folder: --state DIR")
+            raise BadSetup(f"{path}: missing", hints=hints)
         return path
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gridops import __version__
-from gridops.base.ids import HostId, PlanId, ScopeName
+from gridops.base.ids import HostId, PlanId, ProfileName, ScopeName
 from gridops.base.record import to_bytes
 from gridops.base.units import render_instant
 from gridops.controller import documents as d
@@ -248,7 +248,7 @@ def _needs(view: View, of: Plan) -> tuple[d.NeedDoc, ...]:
     return tuple(found)
 
 
-def _last(of: Plan) -> tuple[str, ...]:  # type: ignore[type-arg]
+def _last(of: Plan) -> tuple[ProfileName, ...]:
     return tuple(sorted({x.profile for x in of.to_do if x.last_replica}))
 
 
@@ -301,7 +301,13 @@ def _host(view: View, host: HostId) -> d.HostDoc:
         scope=roster.hosts[host].scope,
         admitted=roster.admitted(host) is not None,
         heard=is_fresh,
-        state="unheard" if report is None else report.state.value if is_fresh else "asleep" if report.goodbye else "silent",
+        state="unheard"
+        if report is None
+        else report.state.value
+        if is_fresh
+        else "asleep"
+        if report.goodbye
+        else "silent",
         seen=render_instant(report.observed_ms) if report is not None else None,
         reasons=report.reasons if report is not None else (),
         generation=report.generation if report is not None else 0,

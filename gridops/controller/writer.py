@@ -55,7 +55,7 @@ class Writer:
             known = decode(row.kind, row.value)
             if known is None:
                 raise BadSetup(
-                    f"{self._authority.journal.path} row {row.n} is of kind `{row.kind}`, which this version does not know",
+                    f"{self._authority.journal.path} row {row.n}: this version knows no kind `{row.kind}`",
                     hints=("start the gridops version that wrote it, or a newer one",),
                 )
             fold(self.state, known, row.at_ms, row.term)
@@ -91,6 +91,12 @@ class Writer:
         """Take a term above what hosts remember: only for a controller that people rebuilt."""
         self.flush()
         self._authority.raise_above(counter)
+        self.state.term = self.term
+
+    def new_epoch(self, epoch: int) -> None:
+        """Take a term of a newer epoch, after people rotated the controller's key."""
+        self.flush()
+        self._authority.term = self._authority.journal.take_term(epoch)
         self.state.term = self.term
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gridops.base import limits
 from gridops.base.codes.control import GO411, GO412, GO416, GO419, GO422, GO423, GO424, GO428, GO429
 from gridops.base.codes.refusals import WRONG_FLEET
 from gridops.base.errors import Busy, Refusal
@@ -42,6 +43,15 @@ class Already:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What shall be put in force: the plan that was reviewed, the same made again now, every approval at hand."""
+
+    reviewed: Plan
+    current: Plan
+    approvals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """A target may be set: the row, and what the person should be told."""
 
@@ -52,7 +62,9 @@ class Ready:
 def begin(state: State, request: OperatorRequest, plan: Plan, now_ms: int) -> Already | None:
     """Refuse what needs no planning. Raises Refusal or Busy; `Already` for a plan that is in force."""
     if plan.fleet != request.fleet:
-        raise Refusal(WRONG_FLEET.code, f"plan {short(plan.decisions_digest)} is of another fleet ({short(plan.fleet)})")
+        raise Refusal(
+            WRONG_FLEET.code, f"plan {short(plan.decisions_digest)} is of another fleet ({short(plan.fleet)})"
+        )
     if request.scope is not None and request.scope != plan.scope:
         raise Refusal(GO424.code, f"plan {plan.id} is of scope {plan.scope}, not {request.scope}")
     if plan.hypothetical:
@@ -69,16 +81,14 @@ def begin(state: State, request: OperatorRequest, plan: Plan, now_ms: int) -> Al
     return None
 
 
-def finish(
-    state: State, chain: RootChain, request: OperatorRequest, plans: tuple[Plan, Plan], now_ms: int
-) -> Ready:
-    """Judge approvals for what would be done now. `plans` are the reviewed one and the one made again."""
-    reviewed, current = plans
+def finish(state: State, chain: RootChain, request: OperatorRequest, question: Question, now_ms: int) -> Ready:
+    """Judge approvals for what would be done now."""
+    reviewed, current = question.reviewed, question.current
     if reviewed.decisions_digest != current.decisions_digest:
         raise _out_of_date(reviewed, current)
     desired = _desired(state)
     standing = permitted(state, current.scope, now_ms)
-    verdict = approved(chain, desired, current, request.approvals, now_ms)
+    verdict = approved(chain, desired, current, question.approvals, now_ms)
     typed = verdict.last_replicas | frozenset(request.last_replicas)
     allowed = frozenset(standing.mode.automatic.last_replica) if standing.automatic else frozenset()
     _names_typed(current, typed | allowed)
@@ -88,7 +98,7 @@ def finish(
         kind=AuthorityKind.APPROVAL,
         by=request.by,
         until_ms=now_ms + desired.approvals.execute_within_ms,
-        approvals=request.approvals,
+        approvals=question.approvals[: limits.SIGNATURES],
         approvers=verdict.approvers,
         last_replicas=tuple(sorted(typed | allowed)),
         proposal=reviewed.id if reviewed.id != current.id else None,
@@ -96,9 +106,7 @@ def finish(
     return Ready(row, notes)
 
 
-def approved(
-    chain: RootChain, desired: Desired, plan: Plan, approvals: Sequence[str], now_ms: int
-) -> Verdict:
+def approved(chain: RootChain, desired: Desired, plan: Plan, approvals: Sequence[str], now_ms: int) -> Verdict:
     """Enough people for every risk that the plan contains. An apply by a person needs at least what policy says."""
     binding = Binding(plan.fleet, plan.scope, plan.decisions_digest, plan.reads)
     people: set[PersonName] = set()
@@ -135,7 +143,9 @@ def resume(state: State, request: OperatorRequest, plan: Plan, now_ms: int) -> r
     if now_ms >= until_ms:
         raise Refusal(
             GO428.code,
-            f"the authority of plan {plan.id} ended at {render_instant(until_ms)}" if until_ms else "another plan is in force",
+            f"the authority of plan {plan.id} ended at {render_instant(until_ms)}"
+            if until_ms
+            else "another plan is in force",
             hints=("apply a new plan: gridops plans list",),
         )
     return r.Resumed(scope=plan.scope, plan=plan.id, by=request.by)
@@ -175,7 +185,9 @@ def _not_observing(standing: Permitted, plan: Plan) -> None:
     freeze = standing.freeze
     if freeze is not None:
         end = f" until {render_instant(freeze.until_ms)}" if freeze.until_ms is not None else ""
-        raise Refusal(GO416.code, f'scope {plan.scope} is frozen{end} ("{freeze.reason}", by {freeze.by})', hints=(GO416.remedy,))
+        raise Refusal(
+            GO416.code, f'scope {plan.scope} is frozen{end} ("{freeze.reason}", by {freeze.by})', hints=(GO416.remedy,)
+        )
     reason = f' ("{standing.mode.reason}")' if standing.mode.reason else ""
     raise Refusal(
         GO416.code, f"scope {plan.scope} is in mode observe{reason}", evidence=standing.because, hints=(GO416.remedy,)
@@ -194,7 +206,11 @@ def _names_typed(plan: Plan, typed: frozenset[ProfileName]) -> None:
 
 
 def _unmoved(reviewed: Plan, current: Plan) -> bool:
-    return (reviewed.parent, reviewed.intent.digest, reviewed.reads) == (current.parent, current.intent.digest, current.reads)
+    return (reviewed.parent, reviewed.intent.digest, reviewed.reads) == (
+        current.parent,
+        current.intent.digest,
+        current.reads,
+    )
 
 
 def _moved_note(reviewed: Plan, current: Plan) -> str:
@@ -207,7 +223,7 @@ def moved(reviewed: Plan, current: Plan) -> tuple[str, ...]:
     lines = []
     if reviewed.intent.digest != current.intent.digest:
         old, new = (p.intent.commit or "-" for p in (reviewed, current))
-        lines.append(f"intent {old[:7]} => {new[:7]} \"{current.intent.subject}\"")
+        lines.append(f'intent {old[:7]} => {new[:7]} "{current.intent.subject}"')
     if reviewed.parent != current.parent:
         old, new = (short(p.parent) if p.parent else "nothing" for p in (reviewed, current))
         lines.append(f"plan in force {old} => {new}")

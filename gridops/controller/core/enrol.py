@@ -31,11 +31,15 @@ def join(
     require_mac(request_mac(key, chain.fleet, request.host_key, request.nonce), request.mac, host)
     pending = state.pending.get(host)
     if pending is not None and pending.host_key != request.host_key:
-        raise Refusal(GO427.code, f"the invitation for {host} was used by another key", subject=host, hints=(GO427.remedy,))
+        raise Refusal(
+            GO427.code, f"the invitation for {host} was used by another key", subject=host, hints=(GO427.remedy,)
+        )
     rows: tuple[r.Row, ...] = ()
     if pending is None:
         if len(state.pending) >= limits.PENDING_HOSTS:
-            raise Refusal(GO427.code, f"{len(state.pending)} hosts are pending already", hints=("admit or reject some",))
+            raise Refusal(
+                GO427.code, f"{len(state.pending)} hosts are pending already", hints=("admit or reject some",)
+            )
         rows = (r.JoinPending(host=host, host_key=request.host_key, facts=request.facts),)
     roots = tuple(state.roots)[-limits.ROOTS_IN_CHAIN :]
     return rows, JoinReply(roots=roots, mac=reply_mac(key, request.host_key, request.nonce, roots))

@@ -29,6 +29,8 @@ def _of_intent(row: r.Row) -> tuple[str, str] | None:
             return "alarm", f"journal: {row.reason}; recommend only, no commands"
         case r.Rebuilt():
             return "rebuilt", f"rebuilt from git: {', '.join(row.plans) or 'no plan was ever applied'}"
+        case r.TargetRestored():
+            return "rebuilt", f"plan {short_plan(row.plan)} {row.plan.scope} is in force again, from git"
         case r.RootTaken():
             return "root", f"root document {row.version}"
         case _:

@@ -12,15 +12,31 @@ from typing import Any
 
 from gridops.base import limits
 from gridops.base.errors import Bug
-from gridops.base.ids import ReplicaId, ScopeName
+from gridops.base.ids import Digest, ReplicaId, ScopeName
 from gridops.base.record import digest_of
 from gridops.controller.core import rows as r
 from gridops.controller.core.state import (
-    Accepted, Apply, Attempt, Failure, Freeze, HostBook, Invite, Pending, Proposal, Refused, ScopeBook, StandingAlarm,
-    State, Success, Warrant, plan_digest,
+    Accepted,
+    Apply,
+    Attempt,
+    Failure,
+    Freeze,
+    HostBook,
+    Invite,
+    Pending,
+    Proposal,
+    Refused,
+    ScopeBook,
+    StandingAlarm,
+    State,
+    Success,
+    Warrant,
+    plan_digest,
 )
-from gridops.model.plan import Decision, DecisionKind, Plan
+from gridops.model.action import Action, Operate, Warm
+from gridops.model.plan import Decision, DecisionKind, Plan, Terms
 from gridops.model.policy import ActionClass
+from gridops.model.profile import Timing
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import AuthorityKind, Outcome, Receipt, Term
 
@@ -48,6 +64,14 @@ def _started(state: State, row: r.Started, at_ms: int) -> None:
 def _rebuilt(state: State, row: r.Rebuilt, at_ms: int) -> None:
     state.rebuilt_ms = at_ms
     state.distrust = None
+
+
+def _target_restored(state: State, row: r.TargetRestored, at_ms: int) -> None:
+    book = _book(state, row.plan.scope)
+    _remember(state, row.plan)
+    book.target, book.target_digest, book.target_ms = row.plan, plan_digest(row.plan), row.applied_ms
+    state.written[row.plan.id] = None
+    state.results[row.plan.id] = True
 
 
 def _distrusted(state: State, row: r.Distrusted, at_ms: int) -> None:
@@ -98,6 +122,7 @@ def _target_set(state: State, row: r.TargetSet, at_ms: int) -> None:
     book.warrants = {k: w for k, w in book.warrants.items() if k in stay or at_ms < w.until_ms}
     for decision in plan.to_do:
         book.warrants[decision.replica] = _warrant(row, book, decision)
+        book.retry.add(decision.replica)
     moves = sum(1 for d in plan.to_do if d.kind is DecisionKind.MOVE and d.action_class is not ActionClass.REPAIR)
     book.moves = [at for at in book.moves if at_ms - at < HOUR_MS] + [at_ms] * moves
     if row.kind is AuthorityKind.APPROVAL:
@@ -128,6 +153,7 @@ def _resumed(state: State, row: r.Resumed, at_ms: int) -> None:
         if host is not None:
             for key in [k for k, a in host.attempts.items() if a.failures]:
                 del host.attempts[key]
+    book.retry.update(apply.failures)
     apply.failures.clear()
     apply.outcome, apply.ended_ms, apply.moved_ms, apply.written = None, None, at_ms, False
 
@@ -177,7 +203,10 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
     key = (action.kind, action.profile)
     apply = _book(state, entry.body.scope).under_way
     _moved(state, entry.body.scope, action.replica, at_ms)
+    if isinstance(action, Warm):
+        _book(state, entry.body.scope).retry.discard(action.replica)
     if receipt.outcome is Outcome.SUCCEEDED:
+        _learn_terms(book, action, entry.digest)
         book.attempts.pop(key, None)
         book.cooled[(action.kind, action.replica)] = at_ms
         _trim(book.cooled, limits.RESIDENCIES_PER_HOST * 4)
@@ -295,6 +324,22 @@ def _of(plan: Plan, replica: ReplicaId) -> bool:
     return any(d.replica == replica and d.kind is not DecisionKind.CANNOT_PLACE for d in plan.decisions)
 
 
+def _learn_terms(book: HostBook, action: Action, body: Digest) -> None:
+    """What an incarnation acts by from now on; only what a host can act by is known."""
+    if not isinstance(action, Warm | Operate):
+        return
+    incarnation = body if isinstance(action, Warm) else action.incarnation
+    book.terms[incarnation] = Terms(
+        profile=action.profile,
+        serves=action.serves,
+        replicas_min=0,
+        priority=0,
+        timing=Timing(drain_ms=action.drain_ms),
+        restart=action.restart,
+    )
+    _trim(book.terms, limits.RESIDENCIES_PER_HOST)
+
+
 def _failed(before: Attempt, receipt: Receipt, at_ms: int) -> Attempt:
     return Attempt(before.failures + 1, at_ms, receipt.code)
 
@@ -311,6 +356,7 @@ def _trim(mapping: dict[Any, Any], most: int) -> None:
 _STEPS: dict[type[Any], Callable[[State, Any, int], None]] = {
     r.Started: _started,
     r.Rebuilt: _rebuilt,
+    r.TargetRestored: _target_restored,
     r.Distrusted: _distrusted,
     r.RootTaken: _root_taken,
     r.IntentAccepted: _intent_accepted,

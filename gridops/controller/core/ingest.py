@@ -128,7 +128,9 @@ def _alarms(state: State, found: Sequence[Alarm], stops: bool) -> tuple[r.Row, .
     for alarm in found:
         key = f"{alarm.code}:{alarm.host}"
         if key not in state.alarms:
-            rows.append(r.AlarmRaised(key=key, text=f"{alarm.host}: {alarm.detail}", host=alarm.host if stops else None))
+            rows.append(
+                r.AlarmRaised(key=key, text=f"{alarm.host}: {alarm.detail}", host=alarm.host if stops else None)
+            )
     return tuple(rows)
 
 
@@ -142,7 +144,9 @@ def _heard(soft: Soft, heartbeat: Heartbeat, now_ms: int) -> Heard:
         reasons=inventory.reasons,
         generation=inventory.generation,
         devices=tuple(sorted(inventory.devices, key=lambda d: d.id)),
-        residencies=tuple(sorted(inventory.residencies, key=lambda x: (x.profile, x.replica or "", x.incarnation or ""))),
+        residencies=tuple(
+            sorted(inventory.residencies, key=lambda x: (x.profile, x.replica or "", x.incarnation or ""))
+        ),
         runtimes=tuple(sorted(inventory.runtimes, key=lambda x: (x.engine, x.backend))),
         cached=tuple(sorted(inventory.cached)),
         disk_free_bytes=inventory.disk_free_bytes,

@@ -62,7 +62,10 @@ def judge_commit(state: State, chain: RootChain, found: Found) -> Judged:
         problems.insert(0, f"policies/trust/root: {refusal}")
     if found.intent is None or advanced is None:
         return Judged((_refused(found, problems), *_mode_alarm(state, found)), None)
-    return Judged((*_roots(state, found), _accepted(state, found), *_mode_alarm(state, found), *_rewritten(state, found)), advanced)
+    return Judged(
+        (*_roots(state, found), _accepted(state, found), *_mode_alarm(state, found), *_rewritten(state, found)),
+        advanced,
+    )
 
 
 def chain_of(roots: tuple[str, ...]) -> RootChain:

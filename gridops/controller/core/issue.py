@@ -1,4 +1,4 @@
-"""What a host is told: its directive. The mode is read again here, because it may have changed since the command was made.
+"""What a host is told: its directive. The mode is read again here: it may have changed since the command was made.
 
 Called for every heartbeat, after its rows are durable. `taken_back` comes first and gives rows of its own; then
 `directive` holds whatever may still go. Granting is repeated until the host has decided, so losing an answer loses

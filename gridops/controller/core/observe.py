@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gridops.base.ids import HostId, ScopeName
-from gridops.base.record import digest_of
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import HostBook, State
+from gridops.footprint.need import identity
 from gridops.model.action import Warm
 from gridops.model.snapshot import HostReport, Residency, ResidencyState, Snapshot, SnapshotSource
 from gridops.protocol import outbox as ob
@@ -40,7 +40,9 @@ def seen(soft: Soft, roster: Roster, scope: ScopeName | None, now_ms: int) -> Sn
 def reckoned(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: int) -> Snapshot:
     """`seen`, with what commands under way may hold counted as held: unknown is not free (house rule 8)."""
     snapshot = seen(soft, roster, scope, now_ms)
-    return replace(snapshot, hosts=tuple(_with_promises(report, state.hosts.get(report.host)) for report in snapshot.hosts))
+    return replace(
+        snapshot, hosts=tuple(_with_promises(report, state.hosts.get(report.host)) for report in snapshot.hosts)
+    )
 
 
 def recovering(state: State, soft: Soft, roster: Roster, now_ms: int) -> tuple[HostId, ...]:
@@ -92,7 +94,7 @@ def _promise(action: Warm, entry: ob.Entry) -> Residency:
         replica=action.replica,
         config=action.launch.config,
         incarnation=entry.digest,
-        identity=digest_of(action.launch),
+        identity=identity(action.launch),
         devices=action.devices,
         device_bytes=action.device_bytes,
         host_bytes=action.host_bytes,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gridops.base.codes.control import GO424, GO428, GO430
-from gridops.base.errors import Refusal
-from gridops.base.ids import HostId
+from gridops.base.errors import Bug, Refusal
+from gridops.base.ids import HostId, is_name
 from gridops.base.units import render_instant
 from gridops.controller.core import rows as r
 from gridops.controller.core.apply import find, lock_of
@@ -34,7 +34,24 @@ class Done:
     answer: dict[str, Any] = field(default_factory=dict)
 
 
-def freeze(state: State, request: OperatorRequest, now_ms: int) -> Done:
+def carry_out(state: State, soft: Soft, roster: Roster, request: OperatorRequest, now_ms: int) -> Done:
+    """Every verb that needs neither a plan nor a secret."""
+    match request.verb:
+        case "freeze":
+            return freeze(request, now_ms)
+        case "thaw":
+            return thaw(state, request)
+        case "write_off":
+            return write_off(state, soft, roster, request, now_ms)
+        case "reject":
+            return reject(state, request)
+        case "unlock":
+            return unlock(state, request, now_ms)
+        case "apply" | "invite":
+            raise Bug(f"`{request.verb}` takes another way")
+
+
+def freeze(request: OperatorRequest, now_ms: int) -> Done:
     """The kill switch. Nothing is asked but a reason: a freeze that is hard to get is none."""
     reason = _reason(request)
     if request.until_ms is not None and request.until_ms <= now_ms:
@@ -54,8 +71,8 @@ def thaw(state: State, request: OperatorRequest) -> Done:
 
 def invite(state: State, request: OperatorRequest, now_ms: int) -> Done:
     """Permit one join for one host name. The shell adds the token."""
-    if request.host is None:
-        raise Refusal(GO430.code, "an invitation names a host")
+    if request.host is None or not is_name(request.host):
+        raise Refusal(GO430.code, f"an invitation names a host, and `{(request.host or '')[:80]}` is no name of one")
     ttl_ms = request.ttl_ms if request.ttl_ms is not None else TTL_MS
     if not 0 < ttl_ms <= TTL_MAX_MS:
         raise Refusal(GO430.code, "an invitation lasts for at least a moment and at most 7 days")

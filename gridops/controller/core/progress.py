@@ -50,7 +50,9 @@ class Progress:
 
 def progress(apply: Apply, rights: Rights, view: tuple[Soft, Roster], outcome: Outcome) -> tuple[Progress, ...]:
     """Every decision of an apply that does something, in order."""
-    return tuple(_one(d, apply, rights, view, outcome) for d in apply.plan.decisions if d.kind is not DecisionKind.CANNOT_PLACE)
+    return tuple(
+        _one(d, apply, rights, view, outcome) for d in apply.plan.decisions if d.kind is not DecisionKind.CANNOT_PLACE
+    )
 
 
 def ended(apply: Apply, rights: Rights, lines: tuple[Progress, ...]) -> r.ApplyEnded | None:

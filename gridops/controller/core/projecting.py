@@ -1,4 +1,4 @@
-"""What git does not show yet: proposals, targets, results and the material snapshot, in the order they are to be written.
+"""What git does not show yet: proposals, targets, results and the material snapshot, in the order of writing.
 
 A pure question about state and soft state, asked after every pass; the shell writes the answer in a thread and
 journals what stands. Nothing here is needed to act: git is where people read, not a bus.
@@ -51,8 +51,8 @@ class WriteState:
 Work = WritePlan | WriteResult | WriteState
 
 
-def due(state: State, soft: Soft, roster: Roster, now_ms: int) -> tuple[Work, ...]:
-    """Everything that is to be written now, oldest meaning first."""
+def due(state: State, soft: Soft, roster: Roster, now_ms: int, *, with_state: bool = True) -> tuple[Work, ...]:
+    """Everything that is to be written now, oldest meaning first; the snapshot only when asked for."""
     work: list[Work] = []
     for scope, book in sorted(state.scopes.items()):
         if book.proposal is not None and book.proposal.plan.id not in state.written:
@@ -61,7 +61,7 @@ def due(state: State, soft: Soft, roster: Roster, now_ms: int) -> tuple[Work, ..
         batch = _batch(state, book, roster, scope, now_ms)
         if batch is not None:
             work.append(batch)
-    for scope in roster.desired.scopes:
+    for scope in roster.desired.scopes if with_state else ():
         snapshot = material(seen(soft, roster, scope, now_ms))
         digest = digest_of(_timeless(snapshot, roster.desired.planning.heartbeat.stale_after_ms))
         if snapshot.hosts and digest != state.scope(scope).state_digest:

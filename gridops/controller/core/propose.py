@@ -36,7 +36,9 @@ AUTO_AGAIN_MS = 60_000
 """One automatic attempt per decisions digest and minute: a plan that does not stick must not become a loop."""
 
 
-def fingerprint(state: State, soft: Soft, roster: Roster, scope: ScopeName, standing: Permitted, now_ms: int) -> Fingerprint:
+def fingerprint(
+    state: State, soft: Soft, roster: Roster, scope: ScopeName, standing: Permitted, now_ms: int
+) -> Fingerprint:
     """All that may make a plan necessary (ux 3.8): commit, mode, drains, hosts lost, back or changed, the target."""
     assert state.accepted is not None  # asked only once a commit is in force
     book, last = state.scope(scope), soft.scope(scope)
@@ -159,7 +161,10 @@ def _proposed(rights: Rights, book: ScopeBook, last: ScopeSoft, plan: Plan, caus
         return ()
     if plan.decisions_digest in book.rejected:
         last.quiet += 1
-        last.held = (*last.held, f"plan {short(plan.decisions_digest)} was rejected by {book.rejected[plan.decisions_digest]}")
+        last.held = (
+            *last.held,
+            f"plan {short(plan.decisions_digest)} was rejected by {book.rejected[plan.decisions_digest]}",
+        )
         return _withdrawn(book, rights, "replaced by a plan that was rejected", last) if waits is not None else ()
     replaced = _closed(book, rights, "replaced") if waits is not None else ()
     return (*replaced, r.Proposed(plan=plan, cause=cause))

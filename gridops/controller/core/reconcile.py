@@ -16,6 +16,7 @@ from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.controller.core import rows as r
 from gridops.controller.core.fold import RETRIABLE, RETRIES
+from gridops.controller.core.modes import desired_now
 from gridops.controller.core.observe import fresh, seen, unseen_success
 from gridops.controller.core.rights import No, Rights, may_issue, may_take_last, still_right, takes_last
 from gridops.controller.core.roster import Roster
@@ -31,7 +32,7 @@ from gridops.protocol.messages import GrantMode
 from gridops.protocol.outbox import Cause, Outbox
 
 PATIENCE_MS = 120_000
-"""How long a success is believed that the host's reports do not show. Then the step is computed from the report again."""
+"""How long a success is believed that the host's reports do not show. Then the report alone counts again."""
 
 
 @dataclass(slots=True)
@@ -70,7 +71,15 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
     if book.target is None or book.target_digest is None:
         return Outcome((), (), (), 0)
     snapshot = seen(soft, roster, rights.scope, rights.now_ms)
-    steps = tuple(sorted(actions(book.target, snapshot, rights.now_ms), key=_destructive))
+    found = actions(
+        book.target,
+        snapshot,
+        rights.now_ms,
+        desired=desired_now(rights.state),
+        applied_terms={k: v for _, held in sorted(rights.state.hosts.items()) for k, v in held.terms.items()},
+        retry=frozenset(book.retry),
+    )
+    steps = tuple(sorted(found, key=_destructive))
     turn = Pass(
         rights=rights,
         soft=soft,
@@ -136,7 +145,7 @@ def _consider(turn: Pass, step: Step, steps: tuple[Step, ...]) -> None:
         return
     turn.outboxes[host] = grown
     turn.queued += 1
-    turn.rows.append(r.BodyQueued(body=body, authority=authority, key=ob.action_key(action)))
+    turn.rows.append(r.BodyQueued(body=body, authority=authority))
 
 
 def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) -> str | None:
@@ -165,10 +174,10 @@ def _spaced_out(turn: Pass, action: Action, what: str) -> str | None:
     """Back-off after failures of (kind, host, profile), cooldown after success of the very same step."""
     book, now_ms = turn.rights.state.hosts[action.host], turn.rights.now_ms
     attempt = book.attempts.get((action.kind, action.profile))
-    if attempt is not None and now_ms < attempt.wait_until_ms:
-        if attempt.code not in RETRIABLE or attempt.failures >= RETRIES:
-            seconds = -(-(attempt.wait_until_ms - now_ms) // 1000)
-            return f"{what} waits {seconds} s: it failed {attempt.failures} times ({attempt.code or 'no code'})"
+    counts = attempt is not None and (attempt.code not in RETRIABLE or attempt.failures >= RETRIES)
+    if attempt is not None and counts and now_ms < attempt.wait_until_ms:
+        seconds = -(-(attempt.wait_until_ms - now_ms) // 1000)
+        return f"{what} waits {seconds} s: it failed {attempt.failures} times ({attempt.code or 'no code'})"
     ended = book.cooled.get((action.kind, action.replica))
     if ended is not None and now_ms - ended < turn.limits.cooldown_ms:
         return f"{what} waits: the same step ended {(now_ms - ended) // 1000} s ago"
@@ -176,7 +185,7 @@ def _spaced_out(turn: Pass, action: Action, what: str) -> str | None:
 
 
 def _withdrawn(turn: Pass, action: Action, what: str, steps: tuple[Step, ...]) -> str | None:
-    """A destructive command that was withdrawn too late may still be running: no further one for its profile (A-335)."""
+    """A destructive command withdrawn too late may still be running: no further one for its profile (A-335)."""
     if not isinstance(action, Drain | Unload):
         return None
     wanted = {ob.action_key(s.action) for s in steps}
@@ -212,7 +221,8 @@ def _over_limit(turn: Pass, action: Action, what: str) -> str | None:
     busy = sum(
         1
         for host, e in going
-        if host == action.host and not isinstance(e.body.action, Load)
+        if host == action.host
+        and not isinstance(e.body.action, Load)
         and mine & devices_of(e.body.action, turn.report(host))
     )
     if mine and busy >= turn.limits.per_device:
@@ -258,6 +268,7 @@ def waiting_on(state: State, profile: ProfileName) -> tuple[HostId, ...]:
         host
         for host, book in sorted(state.hosts.items())
         for entry in ob.open_entries(book.outbox)
-        if entry.wanted is GrantMode.VOID and isinstance(entry.body.action, Drain | Unload)
+        if entry.wanted is GrantMode.VOID
+        and isinstance(entry.body.action, Drain | Unload)
         and entry.body.action.profile == profile
     )

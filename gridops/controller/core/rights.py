@@ -89,7 +89,10 @@ def may_take_last(rights: Rights, action: Action) -> bool:
 
 def _nothing_at_all(rights: Rights) -> No | None:
     if rights.permitted.observes:
-        return No(GO416.code, "mode observe: " + (rights.permitted.mode.reason or "; ".join(rights.permitted.because) or "no commands"))
+        return No(
+            GO416.code,
+            "mode observe: " + (rights.permitted.mode.reason or "; ".join(rights.permitted.because) or "no commands"),
+        )
     if rights.state.distrust is not None:
         return No(GO429.code, rights.state.distrust)
     if rights.chain.expired(rights.now_ms):

@@ -34,6 +34,14 @@ class Rebuilt:
 
 
 @record
+class TargetRestored:
+    """A plan document of git is in force again, without anybody's authority: what it lacks needs a new plan."""
+
+    plan: Plan
+    applied_ms: int
+
+
+@record
 class Distrusted:
     """The journal was damaged, or is new although the fleet has a past: recommend only, no commands."""
 
@@ -298,16 +306,45 @@ class StateWritten:
 
 
 Row = (
-    Started | Rebuilt | Distrusted | RootTaken | IntentAccepted | IntentRefused | Proposed | ProposalClosed | TargetSet
-    | ApplyEnded | Resumed | Unlocked | HostSeen | HeadSeen | OutboxSet | TermSeen | BodyQueued | BodyVoided
+    Started
+    | Rebuilt
+    | TargetRestored
+    | Distrusted
+    | RootTaken
+    | IntentAccepted
+    | IntentRefused
+    | Proposed
+    | ProposalClosed
+    | TargetSet
+    | ApplyEnded
+    | Resumed
+    | Unlocked
+    | HostSeen
+    | HeadSeen
+    | OutboxSet
+    | TermSeen
+    | BodyQueued
+    | BodyVoided
     | ReceiptTaken
-    | WrittenOff | HostBack | Invited | JoinPending | JoinSettled | Frozen | Thawed | AlarmRaised | AlarmCleared | NonceUsed
-    | PlanWritten | ResultWritten | StateWritten
+    | WrittenOff
+    | HostBack
+    | Invited
+    | JoinPending
+    | JoinSettled
+    | Frozen
+    | Thawed
+    | AlarmRaised
+    | AlarmCleared
+    | NonceUsed
+    | PlanWritten
+    | ResultWritten
+    | StateWritten
 )
 
 KINDS: dict[str, type[Any]] = {
     "started": Started,
     "rebuilt": Rebuilt,
+    "target_restored": TargetRestored,
     "distrusted": Distrusted,
     "root_taken": RootTaken,
     "intent_accepted": IntentAccepted,

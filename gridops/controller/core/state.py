@@ -12,7 +12,7 @@ from gridops.base.ids import CommitId, Digest, HostId, PersonName, PlanId, Profi
 from gridops.base.record import digest_of
 from gridops.model.fleet import Drain
 from gridops.model.intent import Desired
-from gridops.model.plan import Plan
+from gridops.model.plan import Plan, Terms
 from gridops.model.policy import ActionClass, ModePolicy
 from gridops.protocol.messages import AuthorityKind, Facts, Term
 from gridops.protocol.outbox import Outbox
@@ -127,6 +127,8 @@ class ScopeBook:
     """Decisions that a person said no to: not proposed again while they stay the same."""
     applies: list[Apply] = field(default_factory=list)
     batch: Batch = field(default_factory=Batch)
+    retry: set[ReplicaId] = field(default_factory=set)
+    """Replicas whose failed process somebody decided to clear away for another attempt."""
     moves: list[int] = field(default_factory=list)
     """When replicas were moved lately, one entry a move; what `moves.per_hour` counts."""
     state_digest: Digest | None = None
@@ -173,6 +175,8 @@ class HostBook:
     cooled: dict[tuple[str, ReplicaId], int] = field(default_factory=dict)
     """When a (kind, replica) last ended well."""
     successes: dict[ReplicaId, Success] = field(default_factory=dict)
+    terms: dict[Digest, Terms] = field(default_factory=dict)
+    """By incarnation: what its host is known to act by."""
     written_off_ms: int | None = None
 
 

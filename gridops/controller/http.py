@@ -1,0 +1,215 @@
+"""The HTTPS listener: routes, bounded bodies, errors as JSON. Reading is open; every mutation is signed inside.
+
+TLS gives privacy and a cheap refusal, never authority: heartbeats are signed by hosts, requests by people. Nothing
+here decides anything: each route hands a checked value to the controller and renders what comes back. A fault of ours
+is answered with 500 and a report number, never with a stack trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from gridops.base.codes.control import BAD_REQUEST, TOO_LARGE
+from gridops.base.codes.refusals import BAD_SIGNATURE, GO414, REQUEST_EXPIRED, REQUEST_NOT_YET
+from gridops.base.errors import BadSetup, Busy, GridopsError, Refusal, Unreachable
+from gridops.base.record import Malformed, from_data, to_data
+from gridops.controller.endpoints import ROUTES, Api, Endpoint
+from gridops.controller.openapi import document
+from gridops.controller.statedir import StateDir
+
+log = logging.getLogger("gridops.http")
+
+BODY_TIMEOUT_S = 15.0
+CONNECTIONS = 2_048
+_STATUS = {
+    BAD_SIGNATURE.code: 401,
+    GO414.code: 401,
+    REQUEST_EXPIRED.code: 401,
+    REQUEST_NOT_YET.code: 401,
+    "not_admitted": 403,
+    TOO_LARGE.code: 413,
+    BAD_REQUEST.code: 400,
+    "not_found": 404,
+    "not_ready": 503,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Address and port; port 0 takes a free one."""
+
+    host: str
+    port: int
+
+
+def application(api: Api) -> Starlette:
+    """The routes of one controller."""
+    routes = [Route(e.path, _handler(api, e), methods=[e.method]) for e in ROUTES]
+    published = document(ROUTES)
+    routes.append(Route("/openapi.json", lambda request: JSONResponse(published), methods=["GET"]))
+    handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _fault}
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+def listener(api: Api, listen: Listen, state: StateDir) -> Listener:
+    """A server with TLS 1.3 only, ready to be served by the shell's loop, which keeps its own signal handlers."""
+    state.check_tls()
+    config = uvicorn.Config(
+        application(api),
+        ssl_certfile=str(state.tls_cert),
+        ssl_keyfile=str(state.tls_key),
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=3,
+        ws="none",
+        loop="none",
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise BadSetup(f"{state.tls_cert}: cannot be used for TLS: {error}") from error
+    assert config.ssl is not None
+    config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
+    return Listener(config, _bind(listen))
+
+
+def _bind(listen: Listen) -> socket.socket:
+    """The door itself, so that a taken port is our error with our words."""
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    try:
+        return socket.create_server((listen.host, listen.port), family=family, backlog=CONNECTIONS)
+    except OSError as error:
+        raise BadSetup(
+            f"cannot listen on {listen.host}:{listen.port}: {error.strerror or error}",
+            hints=("is another controller running there?", "choose: --listen HOST:PORT"),
+        ) from error
+
+
+class Listener(uvicorn.Server):
+    """Leaves signals to the shell: a listener must not decide when the controller ends. `ready` once it answers."""
+
+    def __init__(self, config: uvicorn.Config, door: socket.socket) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+        self.door = door
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def run_until_stopped(self) -> None:
+        """Answer until `should_exit`."""
+        try:
+            await self.serve([self.door])
+        finally:
+            self.door.close()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _handler(api: Api, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    async def handle(request: Request) -> Response:
+        try:
+            body = None
+            if endpoint.request is not None:
+                body = from_data(endpoint.request, await _json(request, endpoint.limit))
+            answer = endpoint.act(api, body, {**request.path_params, **request.query_params})
+            if isinstance(answer, Awaitable):
+                answer = await answer
+        except Malformed as error:
+            return _refused(api, Refusal(BAD_REQUEST.code, str(error), hints=("see /openapi.json",)))
+        except GridopsError as error:
+            return _refused(api, error)
+        if isinstance(answer, str):
+            return PlainTextResponse(answer, media_type="text/plain; version=0.0.4; charset=utf-8")
+        status, data = answer if isinstance(answer, tuple) else (200, answer)
+        return JSONResponse(data if isinstance(data, dict) else to_data(data), status_code=status)
+
+    return handle
+
+
+async def _json(request: Request, most: int) -> Any:
+    """The body as JSON, read up to its bound and not a byte further."""
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > most:
+        raise Refusal(TOO_LARGE.code, f"the body has {length} bytes, at most {most} are read here")
+    raw = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for part in request.stream():
+                raw += part
+                if len(raw) > most:
+                    raise Refusal(TOO_LARGE.code, f"the body has more than {most} bytes")
+    except TimeoutError:
+        raise Refusal(BAD_REQUEST.code, f"the body did not arrive within {BODY_TIMEOUT_S:g} s") from None
+    try:
+        data = json.loads(bytes(raw))
+    except (ValueError, RecursionError) as error:
+        raise Refusal(BAD_REQUEST.code, f"the body is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise Refusal(BAD_REQUEST.code, "the body is not a JSON object")
+    return data
+
+
+def _refused(api: Api, error: GridopsError) -> Response:
+    code = getattr(error, "code", None) or ("busy" if isinstance(error, Busy) else "failed")
+    api.refused(code)
+    status = _STATUS.get(
+        code, 409 if isinstance(error, Refusal | Busy) else 502 if isinstance(error, Unreachable) else 500
+    )
+    body = {
+        "error": {
+            "code": code,
+            "message": error.message,
+            "subject": getattr(error, "subject", ""),
+            "evidence": list(getattr(error, "evidence", ())),
+            "hints": list(error.hints),
+            "exit_code": error.exit_code,
+        }
+    }
+    return JSONResponse(body, status_code=status)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    missing = error.status_code == 404
+    message = f"there is no {request.method} {request.url.path} here" if missing else str(error.detail)
+    body: dict[str, Any] = {
+        "code": "not_found" if missing else "bad_request",
+        "message": message,
+        "evidence": [],
+        "exit_code": 1,
+    }
+    return JSONResponse({"error": {**body, "hints": ["see /openapi.json"]}}, status_code=error.status_code)
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    log.error("fault while answering %s %s", request.method, request.url.path, exc_info=error)
+    body: dict[str, Any] = {
+        "code": "bug",
+        "message": "a fault of the controller; its log has more",
+        "evidence": [],
+        "hints": [],
+    }
+    return JSONResponse({"error": {**body, "exit_code": 70}}, status_code=500)

@@ -1,0 +1,294 @@
+"""The loop: wakes, looks at git, plans, reconciles, writes to git, listens, and ends cleanly. The only asyncio here.
+
+One thread owns the controller; git and planning run beside it on values that cannot change, and what they bring is
+judged again when they return. Hints only wake. When the journal cannot be written the loop ends at once with that
+error, because what is in memory is then more than may be claimed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from gridops.base.errors import GridopsError
+from gridops.base.ids import CommitId, ScopeName
+from gridops.controller import gitwatch, intake
+from gridops.controller.api import RunningApi
+from gridops.controller.core import rows as r
+from gridops.controller.core.projecting import due
+from gridops.controller.http import Listen, Listener, listener
+from gridops.controller.planning import Planning
+from gridops.controller.project import Place, carry_out
+from gridops.controller.service import Controller
+from gridops.controller.writer import Lost
+from gridops.files.git import Checkout
+from gridops.model.fleet import FleetSettings
+
+log = logging.getLogger("gridops.watch")
+
+TICK_S = 0.5
+IDLE_PASS_S = 2.0
+"""A pass runs at least so often, because time alone may end a wait, a window or a freeze."""
+PROJECT_AGAIN_S = 10.0
+STATE_EVERY_S = 5.0
+"""The material snapshot is looked at for changes this often; it is written only when it differs."""
+QUIET_EVERY_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    listen: Listen | None
+    """None: no listener (`--once`)."""
+    interval_s: float | None = None
+    once: bool = False
+
+
+class Shell:
+    """Runs one controller until it is told to stop."""
+
+    def __init__(self, controller: Controller, checkout: Checkout, options: Options) -> None:
+        self.controller = controller
+        self.checkout = checkout
+        self.options = options
+        self.planning = Planning(controller, self._plans_place)
+        self.stop = asyncio.Event()
+        self.wake = asyncio.Event()
+        self.git_hint = asyncio.Event()
+        self.exit_code = 0
+        self._fault: BaseException | None = None
+        self._read: CommitId | None = None
+        self._last_pass_s = 0.0
+
+    async def run(self) -> int:
+        """Until a signal, or until the journal is lost. Returns the exit code; raises what ended it otherwise."""
+        self.controller.events.listener = lambda e: log.info("%s", e.text, extra={"event": e.kind})
+        await self._look(first=True)
+        self._has_a_past(await asyncio.to_thread(self._finished_plans))
+        if self.options.once:
+            return await self._once()
+        loop = asyncio.get_running_loop()
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            loop.add_signal_handler(number, self.end, code)
+        try:
+            await self._serve()
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+            self.controller.close()
+        if self._fault is not None:
+            raise self._fault
+        return self.exit_code
+
+    def end(self, code: int) -> None:
+        """Stop everything; the state on disk is complete at every moment, so there is nothing to wait for."""
+        self.exit_code = code
+        self.stop.set()
+        self.wake.set()
+        self.git_hint.set()
+
+    def fail(self, error: BaseException) -> None:
+        """Something that must end the process happened, perhaps inside a request."""
+        if self._fault is None:
+            self._fault = error
+        self.end(getattr(error, "exit_code", 70))
+
+    def changed(self) -> None:
+        """Something was heard or decided: a pass is due."""
+        self.wake.set()
+
+    async def _serve(self) -> None:
+        assert self.options.listen is not None
+        api = RunningApi(self.controller, self.planning, self.changed, self.fail)
+        door = listener(api, self.options.listen, self.controller.dir)
+        serving = asyncio.create_task(self._until_stopped(door.run_until_stopped()), name="listener")
+        await asyncio.wait(
+            [serving, asyncio.create_task(door.ready.wait())], return_when=asyncio.FIRST_COMPLETED, timeout=10.0
+        )
+        self._say_hello(door)
+        tasks = [
+            asyncio.create_task(self._guarded(coroutine), name=name)
+            for name, coroutine in (
+                ("git", self._git()),
+                ("hints", gitwatch.hints(self.checkout.common_dir / "refs", self.stop, self.git_hint.set)),
+                ("passes", self._passes()),
+                ("projection", self._projection()),
+                ("quiet", self._quiet()),
+            )
+        ]
+        await self.stop.wait()
+        door.should_exit = True
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(serving, 5.0)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """A task of ours that ends by an exception ends the process: a loop that lacks a part is worse than none."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is raised again where the loop ends
+            self.fail(error)
+
+    async def _until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await self._guarded(work)
+        finally:
+            self.stop.set()
+
+    # --- git
+
+    async def _git(self) -> None:
+        while not self.stop.is_set():
+            self.git_hint.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.git_hint.wait(), self._every_s())
+            if not self.stop.is_set():
+                await self._look()
+
+    def _every_s(self) -> float:
+        source = intake.source_of(self.checkout, self._settings())
+        if self.options.interval_s is not None:
+            return self.options.interval_s
+        return gitwatch.LOCAL_EVERY_S if source.remote is None else self._settings_or_default().fetch_every_ms / 1000
+
+    async def _look(self, first: bool = False) -> None:
+        """Find the newest commit and judge it, if it is one we have not read."""
+        soft = self.controller.soft.git
+        try:
+            source = intake.source_of(self.checkout, self._settings())
+            soft.branch = source.branch
+            tip = await asyncio.to_thread(intake.tip, self.checkout, source, not first)
+            accepted = self.controller.state.accepted
+            if tip != self._read:
+                after = accepted.commit if accepted is not None else None
+                found = await asyncio.to_thread(intake.read, self.checkout, tip, after)
+                if self.controller.found(found):
+                    self.changed()
+                self._read = tip
+            soft.tip, soft.checked_ms, soft.error = tip, self.controller.now(), None
+        except Lost:
+            raise
+        except GridopsError as error:
+            if soft.error != error.message:
+                log.warning("git: %s", error.message)
+            soft.error, soft.checked_ms = error.message, self.controller.now()
+
+    def _settings(self) -> FleetSettings | None:
+        accepted = self.controller.state.accepted
+        return accepted.desired.fleet if accepted is not None else None
+
+    def _settings_or_default(self) -> FleetSettings:
+        return self._settings() or FleetSettings()
+
+    # --- passes
+
+    async def _passes(self) -> None:
+        while not self.stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.wake.wait(), TICK_S)
+            due_by_time = time.monotonic() - self._last_pass_s >= IDLE_PASS_S
+            if self.wake.is_set() or due_by_time:
+                self.wake.clear()
+                await self._pass()
+
+    async def _pass(self) -> None:
+        self._last_pass_s = time.monotonic()
+        if self.controller.state.accepted is None:
+            return
+        for scope in self._scopes():
+            if await self.planning.consider(scope):
+                self.wake.set()
+            self.controller.reconcile(scope)
+
+    def _scopes(self) -> tuple[ScopeName, ...]:
+        """Scopes that the intent names, and those that still have something in force."""
+        declared = self.controller.roster.desired.scopes
+        return tuple(sorted({*declared, *self.controller.state.scopes}))
+
+    # --- git, outwards
+
+    async def _projection(self) -> None:
+        last_state_s = 0.0
+        while not self.stop.is_set():
+            await asyncio.sleep(TICK_S)
+            now_s = time.monotonic()
+            with_state = now_s - last_state_s >= STATE_EVERY_S
+            if with_state:
+                last_state_s = now_s
+            if not await self._project(with_state):
+                await asyncio.sleep(PROJECT_AGAIN_S)
+
+    async def _project(self, with_state: bool) -> bool:
+        """Write what is due; False after a failure, which is shown and tried again later."""
+        controller = self.controller
+        if controller.state.accepted is None:
+            return True
+        work = due(controller.state, controller.soft, controller.roster, controller.now(), with_state=with_state)
+        if not work:
+            return True
+        written = await asyncio.to_thread(carry_out, self._place(), work)
+        controller.commit(written.rows, controller.now())
+        for row in written.rows:
+            if isinstance(row, r.PlanWritten):
+                controller.counters.add(
+                    "gridops_plans_written_total", scope=row.scope, cause="batch" if row.batch else "plan"
+                )
+        if written.error is not None and written.error != controller.soft.project_error:
+            log.warning("writing plans to git failed, it will be tried again: %s", written.error)
+        controller.soft.project_error = written.error
+        return written.error is None
+
+    def _place(self) -> Place:
+        settings = self._settings_or_default()
+        source = intake.source_of(self.checkout, settings)
+        return Place(self.checkout, settings, source.branch, self.controller.signer)
+
+    def _plans_place(self) -> Place:
+        return self._place()
+
+    def _finished_plans(self) -> bool:
+        try:
+            return any(place.finished for place in self._place().branch().places())
+        except GridopsError:
+            return False
+
+    def _has_a_past(self, finished: bool) -> None:
+        """A new journal under a fleet that has applied plans before is a loss, not a beginning."""
+        if finished and self.controller.journal_was_empty:
+            self.controller.distrust(
+                "the journal is new although this fleet has applied plans before; run: gridops controller rebuild"
+            )
+
+    async def _once(self) -> int:
+        """One look and one pass, written to git; for tests and for cron."""
+        try:
+            await self._pass()
+            await self._project(True)
+            return 0 if self.controller.state.accepted is not None else 3
+        finally:
+            self.controller.close()
+
+    # --- talk
+
+    def _say_hello(self, door: Listener) -> None:
+        host, port = door.door.getsockname()[:2]
+        source = intake.source_of(self.checkout, self._settings())
+        term = self.controller.writer.term
+        words = "watching %s; listening on https://%s:%d; term %d.%d"
+        log.info(words, source.shown, host, port, term.epoch, term.counter, extra={"event": "start"})
+
+    async def _quiet(self) -> None:
+        while not self.stop.is_set():
+            await asyncio.sleep(QUIET_EVERY_S)
+            plans = sum(s.plans for s in self.controller.soft.scopes.values())
+            quiet = sum(s.quiet for s in self.controller.soft.scopes.values())
+            log.info("quiet: %d plans made, %d of them with no new decisions", plans, quiet, extra={"event": "quiet"})
