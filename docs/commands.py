@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
+
+import typer
+import typer.main
+
+from gridops.cli.main import root
+from gridops_agent.cli.main import app
 
 WIDTH = 100
 
 
 def programs() -> dict[str, Any]:
     """The root command of each program that is installed, by the name people type."""
-    from gridops.cli.main import root
-
-    found = {"gridops": root()}
-    if importlib.util.find_spec("gridops_agent.cli.main") is not None:
-        agent: Any = importlib.import_module("gridops_agent.cli.main")
-        found["gridops-agent"] = agent.root()
-    return found
+    return {"gridops": root(), "gridops-agent": typer.main.get_command(app)}
 
 
 def context_of(command: Any, name: str, parent: Any = None) -> Any:
