@@ -74,6 +74,9 @@ MALFORMED: dict[str, str | bytes] = {
     "url alphabet in a signature": with_signature(sig="-_" + GRANT["signatures"][0]["sig"][2:]),
     "no signatures": text_of({**GRANT, "signatures": []}),
     "signatures are no list": text_of({**GRANT, "signatures": {}}),
+    "signatures are a number": text_of({**GRANT, "signatures": 1}),
+    "a signature is a number": text_of({**GRANT, "signatures": [1]}),
+    "a signature is a list": text_of({**GRANT, "signatures": [["keyid", "sig"]]}),
     "a signature is no record": text_of({**GRANT, "signatures": ["x"]}),
     "a signature without key id": text_of({**GRANT, "signatures": [{"sig": GRANT["signatures"][0]["sig"]}]}),
     "a signature with more fields": with_signature(cert="x"),
@@ -208,6 +211,9 @@ FAULTS: dict[str, Callable[[], object]] = {
     "nine people sign": lambda: envelope.seal("root", PAYLOAD, *(person(str(n)) for n in range(9))),
     "a person signs a grant": lambda: envelope.seal("grant", PAYLOAD, MIRA),
     "a machine signs an approval": lambda: envelope.seal("approval", PAYLOAD, CONTROLLER),
+    "a machine countersigns an approval": lambda: envelope.countersign(
+        text_of(APPROVAL), kind="approval", signer=CONTROLLER
+    ),
     "a grant is countersigned": lambda: envelope.countersign(text_of(GRANT), kind="grant", signer=CONTROLLER),
 }
 

@@ -72,7 +72,14 @@ def test_armour_comes_off_as_it_went_on(block: bytes) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "hello", "-----BEGIN SSH SIGNATURE-----\n-----END SSH SIGNATURE-----\n", sshsig.armor(b"x" * 90)[:-30]],
+    [
+        "",
+        "hello",
+        "-----BEGIN SSH SIGNATURE-----\n-----END SSH SIGNATURE-----\n",
+        sshsig.armor(b"x" * 90)[:-30],
+        sshsig.armor(b"x" * 90).replace("BEGIN SSH SIGNATURE", "BEGIN SSH KEY"),
+        sshsig.armor(b"x" * 90).replace("END SSH SIGNATURE", "END SSH KEY"),
+    ],
 )
 def test_text_without_armour_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(ValueError, match="not an SSH signature"):
@@ -81,7 +88,7 @@ def test_text_without_armour_is_refused_with_a_sentence(text: str) -> None:
 
 def test_armour_around_something_else_is_refused() -> None:
     with pytest.raises(ValueError, match="not base64"):
-        sshsig.dearmor(sshsig.armor(b"x" * 90).replace("eHh4", "e!h4", 1))
+        sshsig.dearmor(sshsig.armor(b"x" * 90).replace("eHh4", "eH!h4", 1))
 
 
 def test_ssh_keygen_accepts_ours_and_refuses_it_elsewhere(tmp_path: Path) -> None:
