@@ -20,11 +20,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 BIN = Path(sys.executable).parent
+T = TypeVar("T")
 
 
 class NotReal(Exception):
@@ -37,18 +39,22 @@ class Stage:
 
     root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="gridops-demo-")))
     say: Callable[[str], None] = print
+    keep: bool = False
+    """Leave the folder behind, to look at its logs."""
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __enter__(self) -> Stage:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        for part in ("logs", "keys", "controller"):
-            (self.root / part).mkdir(parents=True, exist_ok=True)
+        (self.root / "logs").mkdir(parents=True, exist_ok=True)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
-        shutil.rmtree(self.root, ignore_errors=True)
+        if self.keep:
+            self.say(f"kept: {self.root}")
+        else:
+            shutil.rmtree(self.root, ignore_errors=True)
 
     @property
     def fleet(self) -> Path:
@@ -151,7 +157,7 @@ class Stage:
             if process.poll() is not None:
                 raise NotReal(f"{name} ended by itself with {process.returncode}\n{self.tail(name)}")
 
-    def until(self, what: str, probe: Callable[[], object], seconds: float = 30) -> object:
+    def until(self, what: str, probe: Callable[[], T], seconds: float = 30) -> T:
         """Wait until `probe` answers something true; its last answer is the evidence when it never does."""
         deadline, last = time.monotonic() + seconds, "no answer yet"
         while time.monotonic() < deadline:

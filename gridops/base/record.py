@@ -7,7 +7,7 @@ wrong types and missing fields are a `Malformed`, never a guess. pydantic does t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from gridops.base import canon
@@ -28,6 +28,10 @@ class Malformed(ValueError):
 def record(cls: type[T]) -> type[T]:
     """Class decorator: a frozen dataclass whose JSON form is strict."""
     made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    for entry in fields(made):  # type: ignore[arg-type]
+        # None is left out when written, so a field that may be None must also be readable when it is missing.
+        if entry.default is MISSING and entry.default_factory is MISSING and "None" in str(entry.type):
+            raise TypeError(f"{cls.__name__}.{entry.name} may be None and has no default")
     made.__pydantic_config__ = {"extra": "forbid", "strict": True, "frozen": True}  # type: ignore[attr-defined]
     return made
 

@@ -194,7 +194,7 @@ class Choice:
 
     replica: ReplicaId
     host: HostId
-    runner_up: HostId | None
+    runner_up: HostId | None = None
     terms: tuple[Term, ...]
     fits: int
     """Hosts that could hold it."""
@@ -280,7 +280,7 @@ class Plan:
     fleet: Digest
     scope: ScopeName
     created_ms: int
-    parent: Digest | None
+    parent: Digest | None = None
     """Digest of the plan this one is compared with: the scope's target when it was made. None: nothing yet."""
     intent: IntentRef
     snapshot: SnapshotRef

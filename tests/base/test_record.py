@@ -116,3 +116,11 @@ def test_a_value_that_has_no_canonical_form_is_refused_when_written() -> None:
 
 def test_an_adapter_is_made_once() -> None:
     assert adapter(Cart) is adapter(Cart)
+
+
+def test_a_field_that_may_be_none_must_have_a_default() -> None:
+    with pytest.raises(TypeError, match="Loose.parent may be None"):
+
+        @record
+        class Loose:
+            parent: int | None
