@@ -77,12 +77,13 @@ class Outbox:
     """The term in the newest heartbeat: which controller the host obeys."""
     acked_rseq: int
     """The newest receipt read; the directive says so to the host."""
-    receipt_prev: Digest
+    receipt_prev: Digest | None = None
+    """Digest of that receipt; None when it is lost, so that the next one may name anything."""
     entries: tuple[Entry, ...] = ()
     """In order of their numbers: all open ones, and some settled ones to compare with."""
     unknown: tuple[Unknown, ...] = ()
-    receipts_lost: bool = False
-    """The host was ahead when it was heard again: its chain of receipts may begin above ours, once."""
+    catching_up: bool = False
+    """The host was ahead when it was heard again, and not all its receipts have been read since."""
     held: str | None = None
     """Code of the alarm that stops all grants to this host."""
     alarms: tuple[Alarm, ...] = ()
@@ -212,19 +213,26 @@ def mark_delivered(outbox: Outbox, seq: int) -> Outbox:
 
 
 def settle(outbox: Outbox, receipt: Receipt) -> Outbox:
-    """Take a verified receipt. Journal it before `acked_rseq` is sent. Idempotent; same object if it is no news."""
+    """Take a verified receipt. Journal it before `acked_rseq` is sent. Idempotent; same object if it is no news.
+
+    Read receipts only out of beats whose heartbeat is under our own term, after `relearn`.
+    """
     if receipt.fleet != outbox.fleet or receipt.host != outbox.host:
         detail = f"receipt {receipt.rseq} says it is from {receipt.host} of fleet {receipt.fleet}"
         return alarmed(outbox, codes.WRONG_HOST, detail)
     if receipt.rseq <= outbox.acked_rseq:
         return _read_again(outbox, receipt)
     expected = outbox.acked_rseq + 1
-    if receipt.rseq > expected and not outbox.receipts_lost:
+    if receipt.rseq > expected:
         return alarmed(outbox, codes.RECEIPT_GAP, f"receipt {receipt.rseq} came, {expected} is the next one")
-    if receipt.rseq == expected and receipt.prev != outbox.receipt_prev:
+    if outbox.receipt_prev is not None and receipt.prev != outbox.receipt_prev:
         detail = f"receipt {receipt.rseq} follows {receipt.prev}, the one known before it is {outbox.receipt_prev}"
         return alarmed(outbox, codes.RECEIPT_GAP, detail)
-    read = replace(outbox, acked_rseq=receipt.rseq, receipt_prev=digest_of(receipt), receipts_lost=False)
+    if receipt.seq > outbox.head.seq:
+        # Not read: a controller restored from an old journal knows the body after the next heartbeat, and settles it.
+        detail = f"receipt {receipt.rseq} is for command {receipt.seq}, the newest one issued is {outbox.head.seq}"
+        return alarmed(outbox, codes.FORK, detail)
+    read = replace(outbox, acked_rseq=receipt.rseq, receipt_prev=digest_of(receipt))
     return _settled(read, receipt)
 
 
@@ -246,11 +254,11 @@ def relearn(outbox: Outbox, heartbeat: Heartbeat, term: Term | None = None) -> O
     head = heartbeat.head
     heard = outbox if outbox.obeyed == heartbeat.term else replace(outbox, obeyed=heartbeat.term)
     if head.seq <= outbox.head.seq:
-        return mark_delivered(heard, head.seq)
+        return _caught_up(mark_delivered(heard, head.seq), heartbeat)
     ours = {e.body.seq for e in outbox.entries} | {u.seq for u in outbox.unknown}
     forgotten = tuple(Unknown(seq=h.seq, body=h.body) for h in heartbeat.open if h.seq not in ours)
-    adopted = replace(heard, head=head, unknown=(*outbox.unknown, *forgotten), receipts_lost=True)
-    return mark_delivered(adopted, head.seq)
+    adopted = replace(heard, head=head, unknown=(*outbox.unknown, *forgotten), catching_up=True)
+    return _caught_up(mark_delivered(adopted, head.seq), heartbeat)
 
 
 def hold(outbox: Outbox, cause: Alarm) -> Outbox:
@@ -276,7 +284,9 @@ def resolve(outbox: Outbox, heartbeat: Heartbeat) -> Outbox:
         obeyed=heartbeat.term,
         entries=mine,
         unknown=forgotten,
-        receipts_lost=True,
+        acked_rseq=max(heartbeat.receipt_tail - 1, 0),
+        receipt_prev=None,
+        catching_up=True,
     )
 
 
@@ -294,10 +304,7 @@ def _settled(outbox: Outbox, receipt: Receipt) -> Outbox:
     unknown = next((u for u in outbox.unknown if u.seq == receipt.seq), None)
     expected = entry.digest if entry is not None else unknown.body if unknown is not None else None
     if expected is None:
-        if receipt.seq <= outbox.head.seq:
-            return outbox  # settled and forgotten long ago; the chain is all there is to know
-        detail = f"receipt {receipt.rseq} is for command {receipt.seq}, the newest one issued is {outbox.head.seq}"
-        return hold(outbox, alarm(codes.FORK, outbox.host, detail))
+        return outbox  # settled and forgotten long ago; the chain is all there is to know
     if expected != receipt.body:
         detail = f"command {receipt.seq} is {expected} here, receipt {receipt.rseq} is for {receipt.body}"
         return hold(outbox, alarm(codes.FORK, outbox.host, detail))
@@ -324,6 +331,18 @@ def _read_again(outbox: Outbox, receipt: Receipt) -> Outbox:
         return outbox
     detail = f"receipt {receipt.rseq} came twice: {known.outcome} for {known.body}, then {receipt.outcome}"
     return alarmed(outbox, codes.RECEIPT_CONFLICT, detail)
+
+
+def _caught_up(outbox: Outbox, heartbeat: Heartbeat) -> Outbox:
+    """While catching up, step over receipts that the host no longer has; it never drops one nobody acknowledged."""
+    if not outbox.catching_up:
+        return outbox
+    first = outbox.acked_rseq + 1
+    if heartbeat.receipt_tail > first:
+        lost = f"receipts {first} to {heartbeat.receipt_tail - 1} were acknowledged once and are lost to this controller"
+        noted = alarmed(outbox, codes.RECEIPT_GAP, lost)
+        return replace(noted, acked_rseq=heartbeat.receipt_tail - 1, receipt_prev=None)
+    return replace(outbox, catching_up=False) if heartbeat.receipt_head <= outbox.acked_rseq else outbox
 
 
 def _irreconcilable(outbox: Outbox, heartbeat: Heartbeat) -> Alarm | None:
