@@ -75,7 +75,7 @@ class IntentRefused:
     subject: str
     problems: tuple[str, ...]
     count: int
-    mode: ModePolicy | None
+    mode: ModePolicy | None = None
     drains: tuple[Drain, ...] = ()
 
 
