@@ -21,6 +21,7 @@ from gridops.cli.person import chain_of
 from gridops.files.gather import gather
 from gridops.files.tree import WorkingTree
 from gridops.model.fleet import FleetSettings
+from gridops.trust.tls import pinned_client_context
 
 READ_TIMEOUT_S = 10.0
 ANSWER_BYTES = 4 * limits.PLAN_BYTES
@@ -74,17 +75,11 @@ class Client:
         raise _error(body, f"controller {self.url}{path}: answered {status}")
 
     def _tls(self) -> ssl.SSLContext:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        tls.minimum_version = ssl.TLSVersion.TLSv1_3
         # The pin is the identity: a certificate of the root counts under whatever address it is reached by.
-        tls.check_hostname = False
-        tls.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-        tls.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
         try:
-            tls.load_verify_locations(cadata="\n".join(self.pins))
+            return pinned_client_context(self.pins)
         except (ssl.SSLError, ValueError) as error:
             raise BadSetup(f"controller_tls of the trust root is no certificate: {error}") from error
-        return tls
 
 
 def connect(context: Context, controller: str | None = None, *, timeout_s: float | None = None) -> Client:

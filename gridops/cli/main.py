@@ -27,7 +27,7 @@ from gridops.cli import exits
 from gridops.cli.completion import VARIABLE
 from gridops.cli.errors import report, report_bug
 from gridops.cli.globals import attach, outputs_of
-from gridops.cli.output import Context, Output, Usage
+from gridops.cli.output import Context, Output, ReaderGone, Usage
 from gridops.cli.table import GROUPS, available
 from gridops.files.near import nearest
 
@@ -122,7 +122,7 @@ def run(args: Sequence[str]) -> int:
         return exits.INTERRUPTED
     except Terminated:
         return exits.TERMINATED
-    except BrokenPipeError:
+    except (ReaderGone, BrokenPipeError):
         return _hush()
     except Exception as fault:  # noqa: BLE001 - the one place where a fault of ours becomes an exit code
         return report_bug(fault, args, context)
@@ -135,6 +135,9 @@ def _call(args: Sequence[str]) -> int:
         answer = root().main(list(args), prog_name="gridops", standalone_mode=False)
     except _UsageError as error:
         raise _usage(error) from error
+    if answer == exits.INTERRUPTED:
+        # The argument parser turns Ctrl-C into this number without a word.
+        raise KeyboardInterrupt
     return answer if isinstance(answer, int) else exits.OK
 
 
@@ -148,23 +151,33 @@ def unknown(what: str, word: str, known: list[str]) -> Usage:
 def _usage(error: Any) -> Usage:
     """An error of the argument parser in our words."""
     path = error.ctx.command_path if error.ctx is not None else "gridops"
-    if type(error).__name__ == "NoSuchOption":
-        options = {name for p in error.ctx.command.params for name in (*p.opts, *p.secondary_opts)}
-        long = [name for name in sorted({*options, *error.ctx.help_option_names}) if name.startswith("--")]
-        made = unknown("option", error.option_name, long)
-        return made if made.hints[0].startswith("did") else Usage(made.message, hints=(f"see: {path} --help",))
-    if type(error).__name__ == "NoArgsIsHelpError":
-        known = ", ".join(sorted(error.ctx.command.commands))
-        return Usage("a command is missing", hints=(f"there are: {known}", f"see: {path} --help"))
-    if error.ctx is not None and error.ctx.invoked_subcommand is None and hasattr(error.ctx.command, "commands"):
-        word = next(iter(error.ctx._protected_args or error.ctx.args), "") or _quoted(error.format_message())
-        known = sorted(error.ctx.command.commands)
-        if word and word not in known and "command" in error.format_message().lower():
-            made = unknown("command", f"{path.removeprefix('gridops ')} {word}", [])
-            near = nearest(word, known)
-            return Usage(made.message, hints=(f"did you mean `{near}`?" if near else f"there are: {', '.join(known)}",))
+    kind = type(error).__name__
+    if kind == "NoSuchOption":
+        return _unknown_option(error, path)
+    if kind == "NoArgsIsHelpError":
+        below = ", ".join(sorted(error.ctx.command.commands))
+        return Usage("a command is missing", hints=(f"there are: {below}", f"see: {path} --help"))
+    if error.ctx is not None and hasattr(error.ctx.command, "commands") and "command" in error.message.lower():
+        word = _quoted(error.message)
+        if word:
+            return _unknown_below(error.ctx.command, path, word)
     message = error.format_message().strip().rstrip(".").replace("Value error, ", "")
     return Usage(message[:1].lower() + message[1:], hints=(f"see: {path} --help",))
+
+
+def _unknown_option(error: Any, path: str) -> Usage:
+    options = {name for p in error.ctx.command.params for name in (*p.opts, *p.secondary_opts)}
+    known = [name[2:] for name in sorted({*options, *error.ctx.help_option_names}) if name.startswith("--")]
+    near = nearest(error.option_name.lstrip("-"), known)
+    hint = f"did you mean `--{near}`?" if near is not None else f"see: {path} --help"
+    return Usage(f"unknown option `{error.option_name}`", hints=(hint,))
+
+
+def _unknown_below(group: Any, path: str, word: str) -> Usage:
+    known = sorted(group.commands)
+    near = nearest(word, known)
+    hint = f"did you mean `{near}`?" if near is not None else f"there are: {', '.join(known)}"
+    return Usage(f"unknown command `{path.removeprefix('gridops ')} {word}`", hints=(hint,))
 
 
 def _quoted(message: str) -> str:

@@ -28,6 +28,10 @@ class Usage(GridopsError):
     exit_code = 64
 
 
+class ReaderGone(BaseException):
+    """Whoever read our stdout went away (`| head`): the call ends quietly. No Exception, so that nobody retries."""
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """One `-o FORMAT[=FILE]`; no file is stdout."""
@@ -107,8 +111,11 @@ class Context:
             if text and not text.endswith("\n"):
                 text += "\n"
             if output.file is None:
-                sys.stdout.write(text)
-                sys.stdout.flush()
+                try:
+                    sys.stdout.write(text)
+                    sys.stdout.flush()
+                except BrokenPipeError as error:
+                    raise ReaderGone from error
             else:
                 write_file(output.file, text)
 
