@@ -43,7 +43,7 @@ from gridops_agent.lanes import Lanes
 from gridops_agent.ledger import Unwritable
 from gridops_agent.memory import Memory
 from gridops_agent.starts import Starts, Tools
-from gridops_agent.supervise import Proof, tail, trim_log
+from gridops_agent.supervise import FORCE_STEPS, STOP_STEPS, Proof, tail, trim_log
 
 LOG = logging.getLogger("gridops_agent")
 WATCH_S = 0.5
@@ -251,7 +251,8 @@ class Effects:
             if work:
                 await self.tell(Ended(body, Outcome.FAILED, codes.WORK_IN_FLIGHT.code, f"{work}; nothing was cut"))
                 return
-        stopped = await self._tools.supervisor.stop(residency, handle)
+        steps = FORCE_STEPS if unload.force else STOP_STEPS
+        stopped = await self._tools.supervisor.stop(residency, handle, steps)
         if not stopped.gone:
             doubt = handle is not None and self._tools.supervisor.prove(residency, handle) is Proof.NOT_OURS
             code = codes.NOT_OURS.code if doubt else codes.RELEASE_STUCK.code
@@ -291,9 +292,11 @@ class Effects:
     async def _look_at(self, held: Held) -> None:
         assert held.handle is not None
         supervisor, body = self._tools.supervisor, held.body
-        match supervisor.prove(body, held.handle):
+        known = held.code == codes.NOT_OURS.code
+        proof = supervisor.prove(body, held.handle) if known else await supervisor.judge(body, held.handle)
+        match proof:
             case Proof.OURS:
-                if held.code == codes.NOT_OURS.code:
+                if known:
                     await self._tell_once(Proved(body))
             case Proof.NOT_OURS:
                 detail = f"pid {held.handle.pid} is alive and cannot be proved to be ours: it is not signalled"

@@ -149,12 +149,12 @@ class Agent:
             self.warn(codes.LEDGER_DAMAGED.code, f"{damage.why}; set aside as {damage.aside}")
             await self.effects.tell(StateChanged(HostState.UNHEALTHY, (f"{codes.LEDGER_DAMAGED.code}: {damage.why}",)))
         await self._measure()
-        found = {body: self._look_for(held) for body, held in self.memory.host.held.items()}
+        found = {body: await self._look_for(held) for body, held in self.memory.host.held.items()}
         await self.effects.tell(Resumed(found))
         self._tidy_engine_folders()
         self._changed(self.memory.host)
 
-    def _look_for(self, held: Held) -> Found:
+    async def _look_for(self, held: Held) -> Found:
         """What is left of a residency after the agent was away."""
         handle = held.handle
         if handle is None and held.port is not None:
@@ -162,7 +162,7 @@ class Agent:
             handle = self.supervisor.recover(held.body, held.port, self.doors.folder(held.body) / "engine.key")
         if handle is None:
             return Found(gone=True)
-        proof = self.supervisor.prove(held.body, handle)
+        proof = await self.supervisor.judge(held.body, handle)
         if proof is Proof.NOT_OURS:
             return Found(gone=False, detail=f"pid {handle.pid} is alive and cannot be proved to be ours")
         return Found(gone=proof is Proof.GONE, handle=handle if proof is Proof.OURS else None)

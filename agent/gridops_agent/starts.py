@@ -145,7 +145,7 @@ class Starts:
         end = loop.time() + patience_ms / 1000
         engine, door = self._tools.engines[held.warm.launch.engine], self._door(held, handle)
         while True:
-            proof = self._tools.supervisor.prove(body, handle)
+            proof = await self._tools.supervisor.judge(body, handle)
             if proof is Proof.NOT_OURS:
                 detail = f"pid {handle.pid} is alive and cannot be proved to be ours: it is not signalled"
                 await self._tell(Stuck(body, codes.NOT_OURS.code, detail))
@@ -154,7 +154,7 @@ class Starts:
                 return await self._after_end(held, handle, self._tools.supervisor.ending(handle))
             if await engine.listed(self._tools.http, door):
                 # Only what is still alive after it answered is what answered.
-                if self._tools.supervisor.prove(body, handle) is Proof.OURS:
+                if await self._tools.supervisor.judge(body, handle) is Proof.OURS:
                     await self._tell(Listed(body, self._tools.supervisor.settle(handle)))
                     return None
             elif loop.time() >= end:

@@ -30,6 +30,9 @@ HOME = "GRIDOPS_STATE"
 KEPT = ("LD_LIBRARY_PATH", "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "DYLD_LIBRARY_PATH")
 STOP_STEPS = ((signal.SIGTERM, 6.0), (signal.SIGTERM, 3.0), (signal.SIGKILL, 5.0))
 """llama-server leaves at once on a second TERM; only what ignores both is killed."""
+DOUBT_LOOKS = 40
+FORCE_STEPS = ((signal.SIGTERM, 0.5), (signal.SIGTERM, 2.0), (signal.SIGKILL, 5.0))
+"""For work that people have approved to cut: no time is left for it."""
 
 
 class Proof(Enum):
@@ -97,6 +100,7 @@ class Supervisor:
             child.wait()
             self._children.pop(child.pid, None)
             raise
+        await self.judge(spawn.body, handle)
         return handle
 
     def _spawn(self, spawn: Spawn) -> subprocess.Popen[bytes]:
@@ -134,6 +138,15 @@ class Supervisor:
         if handle.settled and self._platform.executable(handle.pid) != handle.executable:
             return Proof.NOT_OURS
         return Proof.OURS
+
+    async def judge(self, body: Digest, handle: Handle) -> Proof:
+        """`prove`, and a doubt only if it lasts: a process shows no environment while it begins and while it ends."""
+        for _ in range(DOUBT_LOOKS):
+            proof = self.prove(body, handle)
+            if proof is not Proof.NOT_OURS:
+                return proof
+            await asyncio.sleep(0.05)
+        return self.prove(body, handle)
 
     def settle(self, handle: Handle) -> Handle:
         """The handle enriched once the process is ready: a start script has by then become the real program."""
@@ -195,7 +208,7 @@ class Supervisor:
         self, body: Digest, handle: Handle | None, steps: tuple[tuple[int, float], ...] = STOP_STEPS
     ) -> Stopped:
         """Gently, then firmly; done when every proved member is gone. Zombies are gone: they hold no memory."""
-        if handle is not None and self.prove(body, handle) is Proof.NOT_OURS:
+        if handle is not None and await self.judge(body, handle) is Proof.NOT_OURS:
             return Stopped(False, f"pid {handle.pid} is alive and cannot be proved to be ours: it is not signalled")
         members = self.members(body, handle)
         for number, patience in steps:

@@ -54,6 +54,9 @@ class Linux:
             raw = (self._proc / str(pid) / "environ").read_bytes()
         except OSError:
             return None
+        if not raw:
+            # In the middle of exec, and while a process ends, its memory holds no environment: that says nothing.
+            return None
         pairs = (entry.decode("utf-8", "replace").partition("=") for entry in raw.split(b"\0") if b"=" in entry)
         return {name: value for name, _, value in pairs}
 

@@ -31,7 +31,7 @@ class Portable:
 
     def environment(self, pid: int) -> Mapping[str, str] | None:
         try:
-            return dict(psutil.Process(pid).environ())
+            return dict(psutil.Process(pid).environ()) or None
         except (psutil.Error, OSError):
             return None
 

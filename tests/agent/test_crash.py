@@ -1,0 +1,127 @@
+"""Killed at every durable step: the agent comes back with one process or none, and one receipt for each command.
+
+The agent runs in a forked child that kills itself just before its n-th write to the ledger, so that everything it did
+up to then has happened and the next thing was not recorded. n grows until the whole story runs through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import NoReturn
+
+from gridops.base.record import digest_of
+from gridops.model.snapshot import ResidencyState
+from gridops.protocol.fence import open_heads
+from gridops.protocol.messages import Outcome
+from gridops_agent.ledger import Ledger
+from tests.agent.site import Site, command, done, pid_of, receipt, until
+
+
+async def story(site: Site) -> None:
+    """Warm, drain, unload."""
+    async with site.agent() as agent:
+        warmed = await command(agent, site, site.warm())
+        await receipt(agent, warmed)
+        await done(agent, site, site.drain(warmed))
+        await done(agent, site, site.unload(warmed))
+
+
+def child(site: Site, at: int) -> NoReturn:
+    """Tell the story, or die in front of write `at`."""
+    count = 0
+    write = Ledger._write
+
+    def dying(self: Ledger, put: dict[tuple[str, str], object], gone: tuple[tuple[str, str], ...]) -> None:
+        nonlocal count
+        count += bool(put or gone)
+        if count == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(self, put, gone)
+
+    Ledger._write = dying  # type: ignore[method-assign,assignment]
+    code = 1
+    try:
+        asyncio.run(story(site))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+async def recovered(site: Site) -> str:
+    """Bring the agent back and let it finish; the state the residency was found in."""
+    before = set(site.processes())
+    assert len(before) <= 1
+    async with site.agent() as agent:
+        watch = asyncio.ensure_future(agent.effects.watch())
+        site.seq, site.head = agent.memory.host.fence.head.seq, agent.memory.host.fence.head.body
+        await until(lambda: not agent.memory.host.commands, 15, "every command to have its receipt")
+        host = agent.memory.host
+        assert open_heads(host.fence) == ()
+        assert [r.seq for r in host.receipts.kept] == list(range(1, site.seq + 1)), "one receipt for each command"
+        assert len(host.held) <= 1
+        found = "nothing"
+        for body, held in host.held.items():
+            found = held.state.value
+            if held.state is ResidencyState.WARMING:
+                await until(lambda: host_state(agent, body) is ResidencyState.READY, 15, "keep-alive")
+            if before:
+                assert pid_of(agent, body) in before, "a living engine is adopted, never doubled"
+            assert len(site.processes()) <= 1
+            assert (await done(agent, site, site.drain(body))).outcome is Outcome.SUCCEEDED
+            assert (await done(agent, site, site.unload(body))).outcome is Outcome.SUCCEEDED
+        assert site.processes() == [], "nothing is left that nobody remembers"
+        watch.cancel()
+    Ledger.open(site.config.ledger, site.identity, (), 0).close()
+    return found
+
+
+def host_state(agent: object, body: str) -> ResidencyState:
+    state: ResidencyState = agent.memory.host.held[body].state  # type: ignore[attr-defined]
+    return state
+
+
+def test_an_agent_killed_before_any_of_its_writes_comes_back_true(make_site: Callable[..., Site]) -> None:
+    seen: list[str] = []
+    for at in range(1, 40):
+        site = make_site(f"at-{at}")
+        pid = os.fork()
+        if pid == 0:
+            child(site, at)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        seen.append(asyncio.run(recovered(site)))
+    assert len(seen) >= 10, f"the story has only {len(seen)} writes"
+    assert {"nothing", "ready", "draining"} <= set(seen), seen
+
+
+def test_a_command_whose_agent_died_is_not_run_again_by_itself(make_site: Callable[..., Site]) -> None:
+    """The write before which it dies is the one that lets the effect begin: nothing may have happened."""
+    site = make_site()
+    body = site.body(site.warm())
+
+    async def accept_only() -> None:
+        async with site.agent() as agent:
+            agent.effects._command = never  # type: ignore[method-assign,assignment]
+            from tests.agent.site import hear
+
+            await hear(agent, site, site.grant(body))
+
+    async def never(_: object) -> None:
+        await asyncio.sleep(0)
+
+    asyncio.run(accept_only())
+
+    async def back() -> None:
+        async with site.agent() as agent:
+            answer = await receipt(agent, digest_of(body))
+            assert (answer.outcome, answer.code) == (Outcome.FAILED, "interrupted")
+            assert agent.memory.host.held == {}
+            assert site.processes() == []
+
+    asyncio.run(back())

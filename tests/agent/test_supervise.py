@@ -1,0 +1,250 @@
+"""Identity before any signal: what is ours is ended whole, what cannot be proved is never touched."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gridops.base.canon import digest_bytes
+from gridops.base.errors import Failed
+from gridops_agent.core.state import Handle
+from gridops_agent.platform import here
+from gridops_agent.supervise import COOKIE, Proof, Spawn, Supervisor, tail, trim_log
+
+BODY = digest_bytes(b"body")
+OTHER = digest_bytes(b"other")
+QUICK = ((signal.SIGTERM, 0.5), (signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0))
+SLEEP = (sys.executable, "-Sc", "import time; time.sleep(60)")
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Supervisor:
+    return Supervisor(here(), tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    yield
+    for process in here().processes():
+        environment = here().environment(process.pid) or {}
+        if not process.zombie and environment.get(COOKIE) in (BODY, OTHER):
+            os.kill(process.pid, signal.SIGKILL)
+
+
+async def keep(handle: Handle) -> None:
+    return None
+
+
+async def start(supervisor: Supervisor, folder: Path, *argv: str, **environment: str) -> Handle:
+    spawn = Spawn(BODY, argv or SLEEP, environment, folder, 18_300, folder / "engine.key")
+    return await supervisor.start(spawn, keep)
+
+
+def script(folder: Path, text: str) -> tuple[str, ...]:
+    path = folder / "program.py"
+    path.write_text(textwrap.dedent(text))
+    return (sys.executable, "-S", str(path))
+
+
+async def until_file(path: Path) -> str:
+    end = time.monotonic() + 10
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.02)
+    return path.read_text()
+
+
+async def test_a_process_is_proved_by_cookie_and_birth_and_ended_by_term(supervisor: Supervisor, tmp_path: Path) -> None:
+    handle = await start(supervisor, tmp_path)
+    assert supervisor.prove(BODY, handle) is Proof.OURS
+    assert supervisor.prove(OTHER, handle) is Proof.NOT_OURS, "another command's process"
+    assert (await supervisor.stop(BODY, handle)).gone
+    assert supervisor.prove(BODY, handle) is Proof.GONE
+    assert "SIGTERM" in supervisor.ending(handle)
+
+
+async def test_a_reused_pid_is_a_dead_engine_and_a_stranger_who_is_left_alone(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    stranger = subprocess.Popen(SLEEP)
+    try:
+        born = here().process(stranger.pid)
+        assert born is not None
+        reused = Handle(pid=stranger.pid, birth="boot:1", port=1, key_file="", executable=sys.executable, settled=True)
+        assert supervisor.prove(BODY, reused) is Proof.GONE
+        assert (await supervisor.stop(BODY, reused, QUICK)).gone
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+async def test_a_living_process_without_the_cookie_is_never_signalled(supervisor: Supervisor, tmp_path: Path) -> None:
+    stranger = subprocess.Popen(SLEEP, start_new_session=True)
+    try:
+        born = here().process(stranger.pid)
+        assert born is not None
+        handle = Handle(pid=stranger.pid, birth=born.birth, port=1, key_file="")
+        assert supervisor.prove(BODY, handle) is Proof.NOT_OURS
+        stopped = await supervisor.stop(BODY, handle, QUICK)
+        assert not stopped.gone
+        assert "cannot be proved" in stopped.detail
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+async def test_another_executable_under_the_same_pid_is_doubted_once_it_was_ready(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    handle = await start(supervisor, tmp_path)
+    assert handle.executable == os.path.realpath(sys.executable)
+    elsewhere = replace(handle, executable="/usr/bin/elsewhere")
+    assert supervisor.prove(BODY, elsewhere) is Proof.OURS, "before it is ready a start script may still be running"
+    assert supervisor.prove(BODY, replace(elsewhere, settled=True)) is Proof.NOT_OURS
+    assert supervisor.settle(elsewhere) == replace(handle, settled=True)
+    assert (await supervisor.stop(BODY, handle, QUICK)).gone
+
+
+async def test_what_ignores_term_is_killed_and_so_is_its_whole_group(supervisor: Supervisor, tmp_path: Path) -> None:
+    argv = script(
+        tmp_path,
+        """
+        import os, signal, subprocess, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+        child = subprocess.Popen([sys.executable, "-Sc", deaf])
+        away = subprocess.Popen([sys.executable, "-Sc", "import time; time.sleep(60)"], start_new_session=True)
+        bare = subprocess.Popen([sys.executable, "-Sc", "import time; time.sleep(60)"], env={})
+        open("pids", "w").write(f"{child.pid} {away.pid} {bare.pid}")
+        time.sleep(60)
+        """,
+    )
+    handle = await start(supervisor, tmp_path, *argv)
+    pids = [int(pid) for pid in (await until_file(tmp_path / "pids")).split()]
+    assert {p.pid for p in supervisor.members(BODY, handle)} >= {handle.pid, *pids}
+    assert (await supervisor.stop(BODY, handle, QUICK)).gone
+    for pid in (handle.pid, *pids):
+        now = here().process(pid)
+        assert now is None or now.zombie, f"{pid} lives"
+
+
+async def test_orphans_of_a_killed_leader_are_found_by_their_cookie(supervisor: Supervisor, tmp_path: Path) -> None:
+    argv = script(
+        tmp_path,
+        """
+        import subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-Sc", "import time; time.sleep(60)"])
+        open("pids", "w").write(str(child.pid))
+        time.sleep(60)
+        """,
+    )
+    handle = await start(supervisor, tmp_path, *argv)
+    orphan = int(await until_file(tmp_path / "pids"))
+    os.kill(handle.pid, signal.SIGKILL)
+    await asyncio.sleep(0.05)
+    assert supervisor.prove(BODY, handle) is Proof.GONE
+    assert [p.pid for p in supervisor.members(BODY, handle)] == [orphan]
+    assert (await supervisor.stop(BODY, handle, QUICK)).gone
+    now = here().process(orphan)
+    assert now is None or now.zombie
+
+
+async def test_a_zombie_that_nobody_reaps_counts_as_gone(tmp_path: Path) -> None:
+    """PID 1 of a container may reap nothing, and an adopted engine is not our child."""
+    started = Supervisor(here(), tmp_path)
+    handle = await start(started, tmp_path)
+    adopted = Supervisor(here(), tmp_path)
+    os.kill(handle.pid, signal.SIGKILL)
+    await asyncio.sleep(0.1)
+    seen = here().process(handle.pid)
+    assert seen is not None
+    assert seen.zombie
+    assert adopted.prove(BODY, handle) is Proof.GONE
+    assert (await adopted.stop(BODY, handle, QUICK)).gone
+    assert started.prove(BODY, handle) is Proof.GONE
+    assert here().process(handle.pid) is None, "its parent reaps it"
+
+
+async def test_a_child_that_cannot_be_recorded_is_ended_at_once(supervisor: Supervisor, tmp_path: Path) -> None:
+    seen: list[Handle] = []
+
+    async def refuse(handle: Handle) -> None:
+        seen.append(handle)
+        raise Failed("the ledger cannot be written")
+
+    with pytest.raises(Failed, match="ledger"):
+        await supervisor.start(Spawn(BODY, SLEEP, {}, tmp_path, 1, tmp_path / "k"), refuse)
+    assert seen[0].birth, "the handle was complete when it was offered"
+    assert here().process(seen[0].pid) is None
+
+
+async def test_a_process_spawned_but_not_recorded_is_found_again_by_its_cookie(tmp_path: Path) -> None:
+    started = Supervisor(here(), tmp_path)
+    handle = await start(started, tmp_path)
+    again = Supervisor(here(), tmp_path).recover(BODY, 18_300, tmp_path / "engine.key")
+    assert again == handle
+    assert Supervisor(here(), tmp_path).strangers(frozenset()) == ((handle.pid, BODY),)
+    assert Supervisor(here(), tmp_path).strangers(frozenset({BODY})) == ()
+    assert Supervisor(here(), tmp_path / "other").strangers(frozenset()) == (), "another agent's process is not ours"
+    assert (await started.stop(BODY, handle, QUICK)).gone
+
+
+async def test_an_engine_gets_a_small_environment_and_no_open_file_of_ours(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/cuda/lib")
+    monkeypatch.setenv("A_SECRET", "x")
+    handle = await start(supervisor, tmp_path, CUDA_VISIBLE_DEVICES="")
+    seen = dict(here().environment(handle.pid) or {})
+    assert seen["LD_LIBRARY_PATH"] == "/opt/cuda/lib"
+    assert seen["OMP_WAIT_POLICY"] == "passive"
+    assert seen[COOKIE] == BODY
+    assert "A_SECRET" not in seen
+    files = {os.readlink(f"/proc/{handle.pid}/fd/{n}") for n in os.listdir(f"/proc/{handle.pid}/fd")}
+    assert files == {"/dev/null", str(tmp_path / "log")}
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
+    assert (await supervisor.stop(BODY, handle, QUICK)).gone
+
+
+async def test_a_program_that_is_not_there_is_an_ordinary_failure(supervisor: Supervisor, tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="cannot be started: No such file"):
+        await start(supervisor, tmp_path, "/nowhere/llama-server")
+
+
+def test_a_log_keeps_its_newer_half_and_the_engine_goes_on_writing(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("ab", buffering=0) as engine:
+        engine.write(b"old\n" * 1_000 + b"new\n" * 1_000)
+        trim_log(log, limit=4_000)
+        engine.write(b"last words\n")
+    assert log.read_bytes() == b"last words\n"
+    assert set((tmp_path / "log.1").read_bytes().split()) == {b"new"}
+    assert tail(log) == ("last words",)
+    trim_log(tmp_path / "nothing")
+
+
+def test_a_signal_never_reaches_a_process_of_another_birth() -> None:
+    stranger = subprocess.Popen(SLEEP)
+    try:
+        now = here().process(stranger.pid)
+        assert now is not None
+        assert here().send(replace(now, birth="boot:1"), signal.SIGKILL) is False
+        assert stranger.poll() is None
+        assert here().send(now, signal.SIGKILL) is True
+        assert stranger.wait(5) == -signal.SIGKILL
+        assert here().send(now, signal.SIGKILL) is False
+    finally:
+        stranger.kill()
+        stranger.wait()
