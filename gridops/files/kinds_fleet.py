@@ -150,6 +150,10 @@ HOST = Block(
     "the host",
     Host,
     Field("class", Choice(HostClass), "dedicated, opportunistic (yields to its owner) or external.", "host_class"),
+    Field("owner", Name("person"), "To whom an opportunistic host yields."),
+    Field("endpoint", URL, "Where an external host answers."),
+    Field("models", ListOf(MODEL_ID), "Ids that an external endpoint serves."),
+    Field("credential", CREDENTIAL, "Name of a secret that lies on the host that uses it."),
     Field(
         "domains",
         MapOf("level", Name("level"), LABEL, make=lambda k, v: Domain(level=k, value=v)),
@@ -191,11 +195,7 @@ HOST = Block(
         MapOf("link", Name("link"), Rate(low=1), make=lambda k, v: Link(name=k, rate_bps=v)),
         "What is known of the network, for start-up estimates.",
     ),
-    Field("owner", Name("person"), "To whom an opportunistic host yields."),
     Field("absence", ABSENCE, "What the absence of an opportunistic host means."),
-    Field("endpoint", URL, "Where an external host answers."),
-    Field("models", ListOf(MODEL_ID), "Ids that an external endpoint serves."),
-    Field("credential", CREDENTIAL, "Name of a secret that lies on the host that uses it."),
     rules=(_host_rule,),
     merged=True,
 )

@@ -11,11 +11,12 @@ from gridops.base.codes import files as codes
 from gridops.base.codes import sense as sense_codes
 from gridops.base.ids import ScopeName
 from gridops.base.units import PPM
-from gridops.files.diagnose import Related
+from gridops.files import near
+from gridops.files.diagnose import Fix, Related
 from gridops.files.forms import CREDENTIAL, LABEL, MODEL_ID, RELATIVE, SOURCE, Arg, NumberOrBlock, Sha256
 from gridops.files.kinds_fleet import BACKENDS, header
 from gridops.files.scalars import Choice, Flag, Int, Name, Or, Share, Size, Span
-from gridops.files.shape import Block, Field, ListOf, MapOf, Read, Reader
+from gridops.files.shape import Block, Field, ListOf, MapOf, Read, Reader, replace
 from gridops.model.profile import (
     Artifact,
     ArtifactFile,
@@ -120,11 +121,30 @@ FOOTPRINT = Block(
 )
 
 
+ENGINE_ARGUMENTS: dict[str, frozenset[str]] = {
+    "llama.cpp": frozenset(
+        {"batch", "cache_ram_mib", "cache_type_k", "cache_type_v", "chat_template", "check_tensors", "embeddings",
+         "flash_attn", "gpu_layers", "jinja", "main_gpu", "pooling", "reasoning_format", "split_mode", "tensor_split",
+         "threads", "threads_batch", "ubatch", "warmup"}
+    ),
+}  # fmt: skip
+"""Arguments of each engine whose adapter we know; a test keeps this equal to the agent's own table."""
+
+
 def _args_rule(read: Read, reader: Reader) -> None:
     args = read.get("args")
+    known = ENGINE_ARGUMENTS.get(read.get("engine", ""))
     for name, entry in args.entries.items() if args is not None else ():
         if name.replace("-", "_") in OWN_ARGUMENTS:
             reader.error(codes.OWN_ARGUMENT, entry.key, f"argument `{name}` is set by gridops itself")
+        elif known is not None and name not in known:
+            close = near.nearest(name, known)
+            hint = f"did you mean `{close}`?" if close is not None else ""
+            free = close is not None and close not in args.entries
+            fix = Fix(f"rename to `{close}`", (replace(entry.key, close),)) if close is not None and free else None
+            notes = (f"arguments: {', '.join(sorted(known))}",)
+            message = f"{read.get('engine')} has no argument `{name}` here"
+            reader.error(codes.UNKNOWN_ARGUMENT, entry.key, message, hint, notes=notes, fix=fix)
 
 
 def _devices_rule(read: Read, reader: Reader) -> None:

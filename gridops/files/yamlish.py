@@ -75,7 +75,7 @@ def parse(file: str, raw: bytes, *, pure: bool = False) -> Parsed:
 
 
 def _attempts(text: str, pure: bool) -> Iterator[tuple[Iterator[Any], bool]]:
-    """Events of the fast reader; when it refuses, again with inner colons covered; for a short file the slow one decides."""
+    """Events of the fast reader; again with inner colons covered; for a short file, of the slow one, which decides."""
     fast = not pure and CParser is not None
     if fast:
         yield _c_events(text), False

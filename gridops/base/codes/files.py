@@ -227,6 +227,12 @@ OWN_ARGUMENT = Code(
     "Address, key, model file, context and lanes come from the config; a second value would win or lose by accident.",
     "Remove the argument; use `context`, `lanes` or `serves` of the profile instead.",
 )
+UNKNOWN_ARGUMENT = Code(
+    "GO218",
+    "unknown engine argument",
+    "Engines are given only arguments that their adapter knows; the host would refuse to start it.",
+    "Correct the name, or remove the argument.",
+)
 EXTENSION = Code(
     "GO217",
     "file will not be read",
