@@ -1,0 +1,25 @@
+"""Fixtures of the controller's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controller.fleet import Desk, Fleet
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    """A repository with keys and no commit yet."""
+    return Fleet(tmp_path)
+
+
+@pytest.fixture
+def desk(fleet: Fleet) -> Iterator[Desk]:
+    """A controller on a fleet of two admitted hosts and one profile, in mode recommend."""
+    fleet.begin()
+    made = Desk(fleet)
+    yield made
+    made.controller.close()

@@ -1,0 +1,246 @@
+"""A host for the controller's tests: the real protocol and real signatures around a room of make-believe engines.
+
+It is the double at the edge: everything that is signed, fenced, numbered or chained is done by the product's own
+rooms; only processes, artifacts and devices are a dictionary. `talk` is one poll; `post` sends it, in process or over
+TLS. Effects end at once unless the script says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from gridops.base.ids import DeviceId, Digest, EngineName, HostId, ReplicaId
+from gridops.base.record import digest_of, to_bytes
+from gridops.footprint.need import identity
+from gridops.model.action import Action, Drain, Load, Operate, Unload, Warm
+from gridops.model.fleet import DeviceKind, Runtime
+from gridops.model.snapshot import DeviceReport, HostState, Residency, ResidencyState
+from gridops.protocol import fence as fences
+from gridops.protocol import fresh
+from gridops.protocol import receipts as chain_of_receipts
+from gridops.protocol.alarm import Alarm
+from gridops.protocol.fence import Cancel, Execute, Fence, Reject, Repeat, Standing, Voided
+from gridops.protocol.messages import Beat, Body, Directive, Heartbeat, Inventory, Outcome, Term
+from gridops.protocol.open import open_directive
+from gridops.protocol.receipts import Receipts, Statement, new_receipts
+from gridops.trust.envelope import seal
+from gridops.trust.keys import MachineSigner
+from gridops.trust.root import RootChain, walk
+
+GIB = 1 << 30
+Post = Callable[[Beat], str]
+
+
+@dataclass
+class Room:
+    """The make-believe machine: what is cached, what runs, and what the script wants to go wrong."""
+
+    residencies: dict[Digest, Residency] = field(default_factory=dict)
+    cached: set[Digest] = field(default_factory=set)
+    generation: int = 1
+    devices: tuple[DeviceReport, ...] = (
+        DeviceReport(id=DeviceId("cpu0"), kind=DeviceKind.CPU, total_bytes=3 * GIB, generation=1),
+    )
+    state: HostState = HostState.ACCEPTING
+    spawned: list[tuple[ReplicaId, Digest]] = field(default_factory=list)
+    """Every process ever started: the same body twice would be a fault of the protocol."""
+    stopped: list[Digest] = field(default_factory=list)
+    fails: dict[str, str] = field(default_factory=dict)
+    """Action kind to the code it fails with."""
+    slow: set[str] = field(default_factory=set)
+    """Action kinds that do not end until `finish`."""
+
+    def bump(self) -> None:
+        self.generation += 1
+        self.devices = tuple(replace(d, generation=d.generation + 1) for d in self.devices)
+
+
+@dataclass
+class ScriptedAgent:
+    """One host's agent. Survives a restart of the controller; `restart` is a restart of the agent itself."""
+
+    host: HostId
+    signer: MachineSigner
+    chain: RootChain
+    room: Room = field(default_factory=Room)
+    boot: str = "boot-1"
+    now_ms: int = 0
+    goodbye: bool = False
+    rejects: list[str] = field(default_factory=list)
+    executed: list[tuple[str, ReplicaId]] = field(default_factory=list)
+    open: dict[Digest, tuple[Body, Term]] = field(default_factory=dict)
+    last: Directive | None = None
+
+    def __post_init__(self) -> None:
+        key = self.signer.public.text
+        self.fence: Fence = fences.new_fence(self.chain.fleet, self.host, key)
+        self.receipts: Receipts = new_receipts(self.chain.fleet, self.host, key)
+        self.session = fresh.begin(self.chain.fleet, self.host, self.boot)
+
+    def talk(self, post: Post, now_ms: int) -> Directive:
+        """One poll: say what is, hear what shall be, do it."""
+        self.now_ms = now_ms
+        beat = self.beat()
+        answer = post(beat)
+        return self.hear(answer)
+
+    def beat(self) -> Beat:
+        nonce = f"nonce-{self.host}-{self.session.hseq + 1}-{self.boot}"
+        self.session = fresh.ask(self.session, nonce, self.now_ms)
+        heartbeat = Heartbeat(
+            fleet=self.chain.fleet,
+            host=self.host,
+            boot=self.boot,
+            hseq=self.session.hseq,
+            nonce=nonce,
+            head=self.fence.head,
+            term=self.fence.term,
+            receipt_head=self.receipts.head,
+            root_version=self.chain.root.version,
+            clock_ms=self.now_ms,
+            agent_version="0.1.0",
+            inventory=self.inventory(),
+            open=fences.open_heads(self.fence),
+        )
+        owed = chain_of_receipts.owed(self.receipts)
+        sealed = tuple(seal("receipt", to_bytes(r), self.signer) for r in owed)
+        return Beat(heartbeat=seal("heartbeat", to_bytes(heartbeat), self.signer), receipts=sealed)
+
+    def hear(self, envelope: str) -> Directive:
+        directive = open_directive(envelope, self.chain.keys("controller"))
+        self.last = directive
+        self.chain = walk(self.chain, directive.roots)
+        epoch = self.chain.root.controller_epoch
+        self.session = fresh.hear(
+            self.session, directive, epoch=epoch, wall_ms=self.now_ms, mono_ms=self.now_ms
+        )
+        self.fence = fences.raise_term(self.fence, directive.term, self.chain)
+        acknowledged = chain_of_receipts.acknowledge(self.receipts, directive.acked_rseq)
+        assert not isinstance(acknowledged, Alarm), acknowledged
+        self.receipts = acknowledged
+        for grant in directive.grants:
+            self._obey(grant)
+        return directive
+
+    def restart(self, boot: str) -> None:
+        """The agent begins anew on the same ledger; processes live on."""
+        self.boot = boot
+        self.session = fresh.begin(self.chain.fleet, self.host, boot, floor_ms=self.session.floor_ms, epoch=self.session.epoch)
+
+    def finish(self, kind: str, outcome: Outcome = Outcome.SUCCEEDED, code: str | None = None) -> None:
+        """End the open effects of a kind that was slow."""
+        for body, (of, term) in list(self.open.items()):
+            if of.action.kind == kind:
+                if outcome is Outcome.SUCCEEDED:
+                    self._effect(of.action, body)
+                self._receipt(of, term, outcome, code)
+
+    def inventory(self) -> Inventory:
+        return Inventory(
+            state=self.room.state,
+            generation=self.room.generation,
+            devices=self.room.devices,
+            residencies=tuple(sorted(self.room.residencies.values(), key=lambda r: (r.profile, r.replica or ""))),
+            runtimes=(Runtime(engine=EngineName("llama.cpp"), backend="cpu"),),
+            cached=tuple(sorted(self.room.cached)),
+            disk_free_bytes=100 * GIB,
+            endpoint=f"https://{self.host}.example:8443",
+            front_cert="0" * 64,
+            goodbye=self.goodbye,
+        )
+
+    def replicas(self) -> dict[str, str]:
+        """Replica to state, of what runs here."""
+        return {r.replica or "": r.state.value for r in self.room.residencies.values()}
+
+    def _obey(self, grant: str) -> None:
+        standing = Standing(
+            now_ms=fresh.controller_ms(self.session, wall_ms=self.now_ms, mono_ms=self.now_ms),
+            fresh=fresh.is_fresh(self.session, self.now_ms),
+            chain=self.chain,
+            owed=chain_of_receipts.owed_count(self.receipts),
+        )
+        ruling = fences.examine(self.fence, grant, standing)
+        match ruling:
+            case Execute(grant=of, fence=kept):
+                self.fence = kept
+                self._act(of.body, of.term)
+            case Voided(grant=of, fence=kept):
+                self.fence = kept
+                self._receipt(of.body, of.term, Outcome.VOIDED, None)
+            case Cancel(body=body):
+                if body in self.open:
+                    of_body, term = self.open[body]
+                    self._receipt(of_body, term, Outcome.VOIDED, None)
+            case Reject(code=code, final=final, grant=of, fence=kept):
+                self.rejects.append(code)
+                if final and of is not None:
+                    self.fence = kept
+                    self._receipt(of.body, of.term, Outcome.REFUSED, code)
+            case Repeat():
+                pass
+
+    def _act(self, body: Body, term: Term) -> None:
+        action = body.action
+        identity_of = digest_of(body)
+        self.open[identity_of] = (body, term)
+        self.executed.append((action.kind, action.replica))
+        stale = [p for p in body.precondition if (d := self._device(p.device)) is None or d.generation != p.generation]
+        if stale:
+            self._receipt(body, term, Outcome.REFUSED, "precondition")
+        elif action.kind in self.room.fails:
+            self._receipt(body, term, Outcome.FAILED, self.room.fails[action.kind])
+        elif action.kind not in self.room.slow:
+            self._effect(action, identity_of)
+            self._receipt(body, term, Outcome.SUCCEEDED, None)
+
+    def _device(self, name: DeviceId) -> DeviceReport | None:
+        return next((d for d in self.room.devices if d.id == name), None)
+
+    def _effect(self, action: Action, body: Digest) -> None:
+        room = self.room
+        match action:
+            case Load():
+                room.cached |= {f.sha256 for f in action.artifact.files}
+            case Warm():
+                assert body not in {b for _, b in room.spawned}, "one body started two processes"
+                room.spawned.append((action.replica, body))
+                room.residencies[body] = _running(action, body, self.now_ms)
+                room.bump()
+            case Drain():
+                found = room.residencies[action.incarnation]
+                room.residencies[action.incarnation] = replace(found, state=ResidencyState.DRAINING)
+                room.bump()
+            case Unload():
+                room.residencies.pop(action.incarnation, None)
+                room.stopped.append(action.incarnation)
+                room.bump()
+            case Operate():
+                found = room.residencies[action.incarnation]
+                room.residencies[action.incarnation] = replace(found, replica=action.replica, profile=action.profile)
+
+    def _receipt(self, body: Body, term: Term, outcome: Outcome, code: str | None) -> None:
+        identity_of = digest_of(body)
+        self.open.pop(identity_of, None)
+        statement = Statement(
+            body=identity_of, seq=body.seq, term=term, outcome=outcome, code=code, began_ms=self.now_ms, ended_ms=self.now_ms
+        )
+        self.receipts, receipt = chain_of_receipts.state(self.receipts, self.boot, statement)
+        self.fence = fences.settle(self.fence, identity_of, receipt.rseq)
+
+
+def _running(action: Warm, body: Digest, now_ms: int) -> Residency:
+    return Residency(
+        profile=action.profile,
+        state=ResidencyState.READY,
+        replica=action.replica,
+        config=action.launch.config,
+        incarnation=body,
+        identity=identity(action.launch),
+        devices=action.devices,
+        device_bytes=action.device_bytes,
+        host_bytes=action.host_bytes,
+        port=40_000,
+        since_ms=now_ms,
+    )
