@@ -16,6 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+from docs.pages_files import files_page  # noqa: E402 - the line above makes this importable
+from docs.pages_http import http_page  # noqa: E402
+
 NOTICE = "<!-- Written by docs/generate.py (`make docs`). Edit the code, not this page. -->"
 
 
@@ -132,7 +135,6 @@ def map_page() -> str:
         "\n\n".join(
             [
                 "# Map of the house",
-                NOTICE,
                 MAP_HEAD,
                 table,
                 MAP_FOOT,
@@ -155,7 +157,6 @@ def codes_page() -> str:
 
     parts = [
         "# Codes",
-        NOTICE,
         CODES_HEAD,
     ]
     codes = registry().values()
@@ -177,7 +178,7 @@ def cli_page() -> str:
     from docs import commands
     from gridops.cli import exits
 
-    parts = ["# Command line", NOTICE, CLI_HEAD, "## Exit codes"]
+    parts = ["# Command line", CLI_HEAD, "## Exit codes"]
     rows = [f"| {row.code} | {cell(row.name)} | {cell(row.meaning)} | {cell(row.script)} |" for row in exits.TABLE]
     parts.append("\n".join(["| code | name | meaning | what a script does |", "| --- | --- | --- | --- |", *rows]))
     order = ", ".join(str(code) for code in exits.PRECEDENCE)
@@ -198,14 +199,22 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/map.md": map_page,
     "docs/reference/cli.md": cli_page,
     "docs/reference/codes.md": codes_page,
+    "docs/reference/files.md": files_page,
+    "docs/reference/http.md": http_page,
 }
+
+
+def rendered(page: Callable[[], str]) -> str:
+    """A page with the notice under its title."""
+    title, _, rest = page().partition("\n\n")
+    return f"{title}\n\n{NOTICE}\n\n{rest}"
 
 
 def main() -> int:
     """Writes what changed and names it."""
     for name, page in PAGES.items():
         path = ROOT / name
-        text = page()
+        text = rendered(page)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -12,6 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from docs import commands
+from gridops.base.codes import registry
 from tests.tidy.source import ROOT, check_none, product, rooms_there, tracked
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -46,7 +47,7 @@ def pages() -> list[Path]:
 def test_a_generated_page_is_fresh(name: str) -> None:
     path = ROOT / name
     assert path.exists(), f"{name} is missing: run `make docs`"
-    fresh = path.read_text(encoding="utf-8") == generator().PAGES[name]()
+    fresh = path.read_text(encoding="utf-8") == generator().rendered(generator().PAGES[name])
     assert fresh, f"{name} is out of date: run `make docs`"
 
 
@@ -116,6 +117,16 @@ def test_commands_that_pages_show_exist_with_their_flags() -> None:
                 if wrong is not None:
                     bad.append(f"{_shown(page)}: `{line}`: {wrong}")
     check_none(bad, "pages show commands that are not there")
+
+
+def test_codes_that_pages_name_are_registered() -> None:
+    known = registry()
+    bad = []
+    for page in pages():
+        for code in re.findall(r"\bGO\d{3}\b", page.read_text(encoding="utf-8")):
+            if code not in known:
+                bad.append(f"{_shown(page)}: {code}")
+    check_none(bad, "pages name codes that are not registered")
 
 
 def test_make_targets_that_pages_show_exist() -> None:
