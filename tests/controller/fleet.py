@@ -173,7 +173,7 @@ class Fleet:
             "fleet.d/hosts.yaml": hosts,
             "profiles.d/coder.yaml": profile(),
             "profiles.d/spare.yaml": profile("spare", 0),
-            **{name.replace("__", "/"): text for name, text in more.items()},
+            **more,
         }
         if admit:
             files.update({f"fleet.d/keys/{name}.yaml": self.key_file(name) for name in self.agents})

@@ -1,0 +1,205 @@
+"""The kill switch has no lock on it: freezes, tightening in broken commits, and what happens to commands under way."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridops.base.errors import Refusal
+from gridops.controller.core.modes import drains, permitted
+from gridops.model.policy import Mode
+from gridops.protocol import outbox as ob
+from gridops.protocol.messages import GrantMode
+from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, OBSERVE, Desk, Fleet, mode, profile
+
+BROKEN = "apiVersion: gridops/v1\nkind: Profile\nname: broken\nreplicas: many\n"
+
+
+def mode_now(desk: Desk) -> Mode:
+    return permitted(desk.state, DEFAULT, desk.now).mode.mode
+
+
+def automatic(fleet: Fleet) -> Desk:
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
+    return Desk(fleet)
+
+
+def open_wishes(desk: Desk) -> list[tuple[str, str]]:
+    return [
+        (e.body.action.kind, e.wanted.value) for b in desk.state.hosts.values() for e in ob.open_entries(b.outbox)
+    ]
+
+
+def queued_undelivered(fleet: Fleet) -> Desk:
+    """Automatic mode has queued a load that no host has been told of."""
+    desk = automatic(fleet)
+    desk.beat()
+    desk.beat()
+    desk.pass_()
+    assert open_wishes(desk) == [("load", "execute")]
+    return desk
+
+
+def test_leaving_automatic_voids_undelivered_standing_commands(fleet: Fleet) -> None:
+    desk = queued_undelivered(fleet)
+    desk.commit({"policies/mode.yaml": mode("{mode: recommend}")})
+    desk.settle(3)
+    assert desk.executed() == []
+    assert open_wishes(desk) == []
+    desk.controller.close()
+
+
+def test_the_mode_is_read_again_when_issuing_even_before_the_next_pass(fleet: Fleet) -> None:
+    """The commit was judged, no pass ran yet, and the host asks: nothing is granted."""
+    desk = queued_undelivered(fleet)
+    desk.commit({"policies/mode.yaml": mode("{mode: recommend}")})
+    desk.beat()
+    assert desk.executed() == []
+    assert [w for _, w in open_wishes(desk)] in ([], [GrantMode.VOID.value])
+    desk.controller.close()
+
+
+def test_leaving_automatic_keeps_commands_that_an_approval_covers(desk: Desk) -> None:
+    desk.beat()
+    desk.beat()
+    desk.pass_()
+    desk.apply()
+    assert open_wishes(desk) == [("load", "execute")]
+    desk.commit({"policies/mode.yaml": AUTOMATIC})
+    desk.commit({"policies/mode.yaml": mode("{mode: recommend}")})
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+
+
+@pytest.mark.parametrize("by", ["commit", "freeze"])
+def test_observe_voids_every_undelivered_command_approved_or_not(desk: Desk, by: str) -> None:
+    desk.beat()
+    desk.beat()
+    desk.pass_()
+    desk.apply()
+    assert open_wishes(desk) == [("load", "execute")]
+    if by == "commit":
+        desk.commit({"policies/mode.yaml": OBSERVE})
+    else:
+        desk.ask("freeze", reason="smoke in the room")
+    desk.settle(3)
+    assert desk.executed() == []
+
+
+def test_narrowing_the_allowed_classes_takes_commands_back(fleet: Fleet) -> None:
+    desk = queued_undelivered(fleet)
+    desk.commit({"policies/mode.yaml": mode("{mode: automatic, automatic: {allow: [repair]}}")})
+    desk.settle(3)
+    assert desk.executed() == []
+    desk.controller.close()
+
+
+def test_a_freeze_holds_until_its_end_and_is_shown_until_resolved(desk: Desk) -> None:
+    desk.ask("freeze", reason="GA weekend", until_ms=NOW + 60_000, scope=DEFAULT)
+    assert mode_now(desk) is Mode.OBSERVE
+    desk.clock.pass_by(60_001)
+    assert mode_now(desk) is Mode.RECOMMEND
+    assert desk.state.freezes, "an ended freeze stays visible until somebody resolves it"
+    desk.ask("thaw", scope=DEFAULT)
+    assert not desk.state.freezes
+
+
+def test_a_freeze_survives_a_restart(desk: Desk) -> None:
+    desk.ask("freeze", reason="smoke")
+    desk.restart()
+    assert mode_now(desk) is Mode.OBSERVE
+
+
+def test_a_freeze_without_a_reason_is_refused(desk: Desk) -> None:
+    with pytest.raises(Refusal, match="reason"):
+        desk.ask("freeze")
+
+
+def test_a_thaw_loosens_nothing_beyond_the_commit(desk: Desk) -> None:
+    desk.commit({"policies/mode.yaml": OBSERVE})
+    desk.ask("freeze", reason="smoke")
+    desk.ask("thaw")
+    assert mode_now(desk) is Mode.OBSERVE
+    with pytest.raises(Refusal):
+        desk.ask("thaw")
+
+
+TIPS = {
+    "observe in a broken commit": (AUTOMATIC, OBSERVE, Mode.OBSERVE),
+    "recommend in a broken commit": (AUTOMATIC, mode("{mode: recommend}"), Mode.RECOMMEND),
+    "automatic in a broken commit loosens nothing": (OBSERVE, AUTOMATIC, Mode.OBSERVE),
+    "loosening recommend in a broken commit": (mode("{mode: recommend}"), AUTOMATIC, Mode.RECOMMEND),
+    "an unreadable mode file in a broken commit": (AUTOMATIC, "kind: [", Mode.RECOMMEND),
+    "an unreadable mode file after observe": (OBSERVE, "kind: [", Mode.OBSERVE),
+    "no mode file in a broken commit": (AUTOMATIC, None, Mode.RECOMMEND),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TIPS))
+def test_a_broken_commit_tightens_and_never_loosens(fleet: Fleet, name: str) -> None:
+    before, after, expected = TIPS[name]
+    fleet.begin(**{"policies/mode.yaml": before})
+    desk = Desk(fleet)
+    accepted = desk.state.accepted.commit
+    desk.commit({"policies/mode.yaml": after, "profiles.d/broken.yaml": BROKEN})
+    assert desk.state.accepted.commit == accepted, "the last good intent stays"
+    assert desk.state.refused is not None
+    assert mode_now(desk) is expected
+    desk.commit({"policies/mode.yaml": AUTOMATIC, "profiles.d/broken.yaml": None})
+    assert mode_now(desk) is Mode.AUTOMATIC, "a valid commit loosens"
+    desk.controller.close()
+
+
+def test_a_broken_commit_narrows_the_allowed_classes(fleet: Fleet) -> None:
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
+    desk = Desk(fleet)
+    wider = mode("{mode: automatic, automatic: {allow: [scale_up, remove]}}")
+    desk.commit({"policies/mode.yaml": wider, "profiles.d/broken.yaml": BROKEN})
+    allow = permitted(desk.state, DEFAULT, desk.now).mode.automatic.allow
+    assert [c.value for c in allow] == ["scale_up"]
+    desk.controller.close()
+
+
+def test_a_missing_mode_file_in_a_valid_commit_is_the_stricter_of_the_last_and_recommend(fleet: Fleet) -> None:
+    for before, expected in ((AUTOMATIC, Mode.RECOMMEND), (OBSERVE, Mode.OBSERVE)):
+        made = Fleet(fleet.path.parent / expected.value)
+        made.begin(**{"policies/mode.yaml": before})
+        desk = Desk(made)
+        desk.commit({"policies/mode.yaml": None})
+        assert desk.state.refused is None
+        assert mode_now(desk) is expected
+        assert "mode_file" in desk.state.alarms
+        desk.commit({"policies/mode.yaml": AUTOMATIC})
+        assert mode_now(desk) is Mode.AUTOMATIC
+        assert "mode_file" not in desk.state.alarms
+        desk.controller.close()
+
+
+def test_drains_of_a_broken_commit_count_and_it_ends_none(desk: Desk) -> None:
+    drain = "apiVersion: gridops/v1\nkind: Drain\nhost: {host}\nreason: fan alarm\n"
+    desk.commit({"fleet.d/drains/alpha.yaml": drain.format(host="alpha")})
+    desk.commit(
+        {
+            "fleet.d/drains/alpha.yaml": None,
+            "fleet.d/drains/beta.yaml": drain.format(host="beta"),
+            "profiles.d/broken.yaml": BROKEN,
+        }
+    )
+    assert [d.host for d in drains(desk.state)] == ["alpha", "beta"]
+
+
+def test_an_invalid_commit_changes_nothing_and_status_names_it(desk: Desk) -> None:
+    from gridops.controller import views
+
+    desk.beat()
+    desk.pass_()
+    plan = desk.proposal()
+    bad = desk.commit({"profiles.d/coder.yaml": profile(replicas=2).replace("lanes: 1", "lanes: none")}, "oops")
+    desk.pass_()
+    assert desk.proposal() == plan
+    refused = views.status(desk.controller.view()).intent.refused
+    assert refused is not None
+    assert refused.commit == bad
+    assert refused.count == 1
+    assert "profiles.d/coder.yaml:" in refused.problems[0]
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)}, "better")
+    assert views.status(desk.controller.view()).intent.refused is None
