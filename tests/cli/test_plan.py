@@ -1,0 +1,232 @@
+"""`gridops plan`: sources of state, exit codes, streams, pull requests, and the same bytes everywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from ruamel.yaml import YAML
+
+from gridops.base.record import from_data, to_data
+from gridops.cli import exits
+from gridops.files.load import load
+from gridops.files.tree import WorkingTree
+from gridops.model.fleet import DeviceKind
+from gridops.model.plan import Plan
+from gridops.model.snapshot import DeviceReport, HostReport, Snapshot, SnapshotSource
+from gridops.planner.declared import declared_snapshot
+
+NOW = 1_795_943_220_000
+GIB = 1 << 30
+
+
+def enlarge(fleet, git) -> None:
+    """Ask for more replicas than the two hosts can hold."""
+    file = fleet / "profiles.d/smollm.yaml"
+    text = file.read_text()
+    assert re.search(r"^replicas: 1$", text, re.MULTILINE)
+    file.write_text(re.sub(r"^replicas: 1$", "replicas: 5", text, flags=re.MULTILINE))
+    git(fleet, "commit", "-q", "-am", "Five replicas")
+
+
+def live_snapshot(fleet, now: int) -> Snapshot:
+    desired = load(WorkingTree(fleet)).desired
+    return replace(declared_snapshot(desired, now), source=SnapshotSource.LIVE)
+
+
+def test_a_fleet_nobody_has_asked_gives_a_hypothetical_plan(fleet, call) -> None:
+    answer = call("plan", "-C", fleet)
+    assert answer.code == 0
+    assert re.search(r"\+ +smollm/1 ", answer.out)
+    assert "state: declared hosts only" in answer.out
+    assert "hypothetical" in answer.err
+    assert "Nothing was changed. default is in mode `recommend` (policies/mode.yaml:" in answer.err
+    assert "gridops apply" not in answer.out + answer.err, "what can never be applied is not offered"
+
+
+def test_exit_codes_of_a_plan(fleet, call, git) -> None:
+    assert call("plan", "-C", fleet).code == exits.OK
+    assert call("plan", "-C", fleet, "--detailed-exitcode").code == exits.CHANGES
+    enlarge(fleet, git)
+    assert call("plan", "-C", fleet).code == exits.UNPLACED
+    assert call("plan", "-C", fleet, "--detailed-exitcode").code == exits.UNPLACED, "5 comes before 2"
+    assert call("plan", "-C", fleet, "--allow-unplaced").code == exits.OK
+    assert call("plan", "-C", fleet, "--allow-unplaced", "--detailed-exitcode").code == exits.CHANGES
+
+
+def test_wrong_files_are_findings_with_their_place(fleet, call) -> None:
+    (fleet / "policies/mode.yaml").write_text("apiVersion: gridops/v1\nkind: Mode\nscopess: {}\n")
+    answer = call("plan", "-C", fleet, "-o", "json")
+    assert answer.code == exits.FINDINGS
+    (found,) = [d for d in answer.json["error"]["problems"] if d["code"] == "GO203"]
+    assert (found["file"], found["range"]["start"]["line"]) == ("policies/mode.yaml", 3)
+    assert "--> policies/mode.yaml:3:1" in answer.err
+
+
+@pytest.mark.parametrize("args", [["-C", "EMPTY"], ["--scope", "nope"], ["--base", "nope"], ["--against", "moon"]])
+def test_a_call_about_nothing_is_a_usage_error(args, fleet, call, tmp_path) -> None:
+    (tmp_path / "empty").mkdir()
+    given = [str(tmp_path / "empty") if a == "EMPTY" else a for a in args]
+    assert call("plan", *([] if "-C" in given else ["-C", fleet]), *given).code == exits.USAGE
+
+
+def test_uncommitted_changes_are_planned_and_marked(fleet, call) -> None:
+    file = fleet / "profiles.d/smollm.yaml"
+    file.write_text(file.read_text() + "# a thought\n")
+    answer = call("plan", "-C", fleet, "-o", "json")
+    assert answer.json["intent"]["dirty"] is True
+    assert answer.json["hypothetical"] is True
+    assert "+ uncommitted changes" in call("plan", "-C", fleet).out
+
+
+def test_a_folder_without_git_can_be_planned(fleet, call, tmp_path) -> None:
+    subprocess.run(["rm", "-rf", str(fleet / ".git")], check=True)
+    answer = call("plan", "-C", fleet, "-o", "json")
+    assert answer.code == 0
+    assert "commit" not in answer.json["intent"]
+
+
+def test_every_format_comes_from_one_run(fleet, call, tmp_path) -> None:
+    out = {form: tmp_path / form for form in ("json", "jsonl", "yaml", "markdown", "github")}
+    answer = call("plan", "-C", fleet, "-o", "text", *(x for f, p in out.items() for x in ("-o", f"{f}={p}")))
+    assert answer.code == 0
+    document = json.loads(out["json"].read_text())
+    stated = YAML(typ="safe", pure=True).load(out["yaml"])
+    assert {name: document[name] for name in stated} == stated
+    assert from_data(Plan, stated).id == document["id"]
+    lines = [json.loads(line) for line in out["jsonl"].read_text().splitlines()]
+    assert (lines[0]["type"], lines[-1]["type"], lines[-1]["exit_code"]) == ("hello", "result", 0)
+    assert out["markdown"].read_text().startswith("<!-- gridops:plan scope=default ")
+    assert out["github"].read_text().startswith("::notice title=gridops plan default::")
+    assert document["decisions_digest"].removeprefix("sha256:")[:8] in answer.out
+
+
+def test_colour_is_off_in_pipes_and_on_when_asked_for(fleet, call, monkeypatch) -> None:
+    assert "\x1b" not in call("plan", "-C", fleet).out
+    assert "\x1b" in call("plan", "-C", fleet, "--color", "always").out
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b" in call("plan", "-C", fleet).out
+    assert "\x1b" not in call("plan", "-C", fleet, "--color", "never").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in call("plan", "-C", fleet).out
+
+
+def test_in_a_workflow_outputs_and_summary_are_written(fleet, call, git, monkeypatch, tmp_path) -> None:
+    enlarge(fleet, git)
+    monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "out"))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
+    answer = call("plan", "-C", fleet, "--github", "-o", "json")
+    assert answer.code == exits.UNPLACED
+    assert answer.json["exit_code"] == exits.UNPLACED
+    assert "::error file=profiles.d/smollm.yaml,line=" in answer.err
+    outputs = dict(line.split("=", 1) for line in (tmp_path / "out").read_text().splitlines())
+    assert outputs["has_changes"] == "true"
+    assert outputs["exit_code"] == "5"
+    assert outputs["plan_id"] == answer.json["id"]
+    assert "**Blocked** (exit 5)" in (tmp_path / "summary").read_text()
+
+
+def test_a_saved_plan_is_a_document_to_read(fleet, call, tmp_path) -> None:
+    answer = call("plan", "-C", fleet, "--save", tmp_path / "made", "-q")
+    assert answer.err == ""
+    (file,) = (tmp_path / "made").iterdir()
+    assert from_data(Plan, YAML(typ="safe", pure=True).load(file)).scope == "default"
+
+
+def test_a_pull_request_shows_what_it_changes_and_nothing_else(fleet, call, git) -> None:
+    enlarge(fleet, git)
+    whole = call("plan", "-C", fleet, "--allow-unplaced", "-o", "json").json
+    change = call("plan", "-C", fleet, "--allow-unplaced", "--base", "HEAD~1", "-o", "json").json
+    assert "smollm/1" in {d["replica"] for d in whole["decisions"]}
+    assert "smollm/1" not in {d["replica"] for d in change["decisions"]}
+    assert change["summary"]["place"] >= 1
+    assert call("plan", "-C", fleet, "--base", "HEAD", "--allow-unplaced").out.count("smollm/1 ") == 0
+
+
+def test_stored_state_is_used_when_no_controller_answers(trusted, call) -> None:
+    observed = NOW - 3_600_000
+    snapshot = live_snapshot(trusted.root, observed)
+    trusted.branch().write_state("default", snapshot)
+    answer = call("plan", "-C", trusted.root, "-o", "json", "--against", "state")
+    assert answer.code in (0, 5)
+    assert answer.json["snapshot"]["source"] == "state"
+    assert answer.json["snapshot"]["observed_ms"] == observed
+    assert answer.json["times"]["observed"] == "2026-11-29T08:07:00Z"
+    assert "from gridops/state" in call("plan", "-C", trusted.root).out
+    assert (
+        call("plan", "-C", trusted.root, "--against", "declared", "-o", "json").json["snapshot"]["source"] == "declared"
+    )
+
+
+def test_state_that_is_asked_for_and_missing_is_an_error(fleet, call) -> None:
+    answer = call("plan", "-C", fleet, "--against", "state")
+    assert answer.code == exits.FAILED
+    assert "git fetch origin gridops/state" in answer.err
+
+
+def test_a_controller_that_does_not_answer_is_a_note_or_69(trusted, call, monkeypatch) -> None:
+    monkeypatch.setenv("GRIDOPS_CONTROLLER", "https://127.0.0.1:9")
+    answer = call("plan", "-C", trusted.root, "-o", "json")
+    assert answer.code == 0
+    assert answer.json["snapshot"]["source"] == "declared"
+    assert "note: controller https://127.0.0.1:9: no answer" in answer.err
+    answer = call("plan", "-C", trusted.root, "--against", "live", "-o", "json")
+    assert answer.code == exits.UNREACHABLE
+    assert answer.json["reason"] == "unreachable"
+
+
+def test_the_controllers_state_and_target_are_used_when_it_answers(trusted, call, controller) -> None:
+    made = call("plan", "-C", trusted.root, "--against", "declared", "-o", "json").json
+    target = from_data(Plan, {name: made[name] for name in to_data(from_data(Plan, _record(made)))})
+    device = DeviceReport(id="cpu0", kind=DeviceKind.CPU, total_bytes=8 * GIB)
+    snapshot = Snapshot(
+        source=SnapshotSource.LIVE,
+        observed_ms=NOW,
+        hosts=(HostReport(host="alpha", observed_ms=NOW, devices=(device,)),),
+    )
+    controller.answers["/v1/snapshot"] = (
+        200,
+        {
+            "schema": "gridops.snapshot/1",
+            "time": "2026-11-29T09:07:00Z",
+            "fleet": trusted.fleet,
+            "watching_since_ms": NOW,
+            "snapshot": to_data(snapshot),
+            "targets": [{"scope": "default", "plan": to_data(target)}],
+        },
+    )
+    answer = call("plan", "-C", trusted.root, "-o", "json", "--allow-unplaced")
+    assert answer.code == 0, answer.err
+    assert answer.json["snapshot"]["source"] == "live"
+    assert answer.json["parent"].startswith("sha256:")
+    controller.answers["/v1/snapshot"] = (200, {"snapshot": {"source": "moon"}})
+    assert call("plan", "-C", trusted.root, "--against", "live").code == exits.UNREACHABLE
+
+
+def _record(document) -> dict:
+    extra = {"schema", "summary", "has_changes", "hypothetical", "exit_code", "mode", "times"}
+    return {name: value for name, value in document.items() if name not in extra}
+
+
+def test_the_same_question_has_the_same_bytes_everywhere(fleet, git) -> None:
+    enlarge(fleet, git)
+    code = (
+        "from pathlib import Path; from gridops.cli.plan import Asked, run;"
+        "from gridops.cli.output import Context, Output;"
+        "asked = Asked(None, 'declared', None, True, False, True, False);"
+        f"[run(Context(directory=Path({str(fleet)!r}), outputs=(Output(f),), verbosity=-1), asked, {NOW})"
+        " for f in ('text', 'json', 'jsonl', 'yaml', 'markdown', 'github')]"
+    )
+    seen = set()
+    for seed, locale, zone in (("0", "C", "UTC"), ("1", "C.UTF-8", "Asia/Kathmandu"), ("77", "POSIX", "America/Lima")):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=True)
+        seen.add(done.stdout)
+    assert len(seen) == 1
+    assert len(next(iter(seen))) > 5_000

@@ -1,0 +1,153 @@
+"""`gridops plans` and `gridops explain`: only what verifies is shown, and the chain is walked backwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gridops.base.record import from_data, to_bytes
+from gridops.cli import exits
+from gridops.files.branch import Writing
+from gridops.files.git import Checkout
+from gridops.files.projection import PlanBranch
+from gridops.model.plan import Plan, Retirement
+from gridops.trust.envelope import seal
+from gridops.trust.keys import MachineSigner
+from tests.cli.test_plan import _record, enlarge
+from tests.render.plans import quiet, story
+
+
+@pytest.fixture
+def stored(trusted) -> Plan:
+    plan = replace(story(), fleet=trusted.fleet)
+    trusted.write(plan)
+    return plan
+
+
+def test_stored_plans_are_listed_with_their_results(trusted, stored, call) -> None:
+    other = replace(quiet(), fleet=trusted.fleet, id="20261129T1007Z-00000000", scope="lab")
+    trusted.write(other)
+    trusted.branch().write_result(stored.id, {"outcome": "done"})
+    lines = call("-C", trusted.root, "plans", "list").out.splitlines()
+    assert lines[0].split() == ["PLAN", "SCOPE", "RESULT", "DECISIONS"]
+    assert lines[1].split()[:3] == [stored.id, "prod-eu", "done"]
+    assert lines[1].endswith("1 place, 1 move, 2 change, 1 remove, 1 not placed")
+    assert lines[2].split()[:2] == [other.id, "lab"]
+    document = call("-C", trusted.root, "--scope", "lab", "plans", "list", "-o", "json").json
+    assert document["plans"] == [{"id": other.id, "scope": "lab", "headline": "no changes", "outcome": None}]
+
+
+def test_a_stored_plan_is_shown_in_every_form(trusted, stored, call) -> None:
+    text = call("-C", trusted.root, "plans", "show", "7f3a2c19").out
+    assert "llama-70b/5" in text
+    assert "Result: none yet." in text
+    document = call("-C", trusted.root, "plans", "show", "7f3a", "-o", "json").json
+    assert from_data(Plan, {k: v for k, v in _record(document).items() if k != "outcome"}) == stored
+    assert call("-C", trusted.root, "plans", "show", "7f3a", "-o", "yaml").out.startswith("# 7f3a2c19 prod-eu: ")
+    assert call("-C", trusted.root, "plans", "show", "7f3a", "-o", "markdown").out.startswith("<!-- gridops:plan")
+    trusted.branch().write_result(stored.id, {"outcome": "done", "steps": []})
+    assert "outcome: done" in call("-C", trusted.root, "plans", "show", "7f3a").out
+
+
+def test_a_hand_edited_plan_is_refused_by_name_and_line(trusted, stored, call) -> None:
+    branch = trusted.branch()
+    file = f"plans/prod-eu/{stored.id}/plan.yaml"
+    text = branch.read(stored.id).yaml.replace("eu1-gpu-09", "eu1-gpu-10", 1)
+    branch.branch.commit(Writing(files={file: text.encode()}, message="looks better"))
+    for args in (["plans", "show", "7f3a"], ["plans", "diff", "7f3a", "7f3a"], ["explain", "a/1", "--plan", "7f3a"]):
+        answer = call("-C", trusted.root, *args, "-o", "json")
+        assert answer.code == exits.REFUSED
+        assert answer.json["error"]["code"] == "GO415"
+        assert answer.json["error"]["subject"] == file
+        assert "eu1-gpu-10" in "".join(answer.json["error"]["evidence"])
+
+
+def test_a_plan_by_a_stranger_or_of_another_place_is_refused(trusted, stored, call) -> None:
+    stranger = MachineSigner.from_seed(b"s" * 32)
+    other = replace(stored, id="20261129T0908Z-c08e11d4", decisions_digest="sha256:c08e11d4" + "00" * 28)
+    sealed = seal("plan", to_bytes(other), stranger)
+    trusted.branch().write(other, sealed)
+    answer = call("-C", trusted.root, "plans", "show", "c08e11d4", "-o", "json")
+    assert (answer.code, answer.json["error"]["code"]) == (exits.REFUSED, "bad_signature")
+    branch = trusted.branch()
+    moved = {
+        f"plans/lab/{stored.id}/{name}": text.encode()
+        for name, text in zip(("plan.yaml", "sigs/controller.0.json"), branch.read(stored.id)[:2], strict=True)
+    }
+    branch.branch.commit(Writing(files=moved, message="moved"))
+    answer = call("-C", trusted.root, "--scope", "lab", "plans", "show", stored.id, "-o", "json")
+    assert (answer.code, answer.json["error"]["code"]) == (exits.REFUSED, "GO415")
+
+
+def test_without_plans_or_root_it_says_what_is_missing(fleet, call) -> None:
+    assert "No plans on branch gridops/plans." in call("-C", fleet, "plans", "list").out
+    answer = call("-C", fleet, "plans", "show", "7f3a")
+    assert (answer.code, "gridops plans list" in answer.err) == (exits.FAILED, True)
+    PlanBranch(Checkout(fleet)).write(story(), '{"signatures": []}')
+    answer = call("-C", fleet, "plans", "show", "7f3a")
+    assert (answer.code, "no root of trust" in answer.err) == (exits.FAILED, True)
+
+
+def test_two_plans_are_compared_decision_by_decision(trusted, stored, call) -> None:
+    moved = replace(stored.decisions[0], target=replace(stored.decisions[0].target, host="eu1-gpu-12"))
+    other = replace(
+        stored,
+        id="20261129T0915Z-c08e11d4",
+        decisions_digest="sha256:c08e11d4" + "00" * 28,
+        decisions=(moved, *stored.decisions[1:4]),
+    )
+    trusted.write(other)
+    answer = call("-C", trusted.root, "plans", "diff", "7f3a2c19", "c08e11d4", "--detailed-exitcode")
+    assert answer.code == exits.CHANGES
+    lines = answer.out.splitlines()
+    assert any(line.startswith("  * + llama-70b/5") and "other host" in line for line in lines)
+    assert any(line.startswith("    > qwen-32b/2") and line.endswith("same") for line in lines)
+    assert lines[-1] == "3 of 6 decisions differ."
+    document = call("-C", trusted.root, "plans", "diff", "7f3a2c19", "c08e11d4", "-o", "json").json
+    likeness = {r["replica"]: r["likeness"] for r in document["replicas"]}
+    assert likeness["llama-70b/5"] == "other_host"
+    assert likeness["bge-m3/1"] == "only_in_the_first"
+    same = call("-C", trusted.root, "plans", "diff", "7f3a2c19", "7f3a2c19", "--detailed-exitcode")
+    assert same.code == exits.OK
+    assert "The decisions are the same." in same.out
+
+
+def test_a_placed_replica_is_explained_back_to_its_commit(fleet, call, git) -> None:
+    text = call("-C", fleet, "explain", "smollm/1").out
+    assert text.startswith("smollm/1 => alpha")
+    assert "because  profile is new   profiles.d/smollm.yaml:" in text
+    assert f'{git(fleet, "rev-parse", "HEAD")[:7]} "First fleet"' in text
+    assert "2 hosts fit; alpha was chosen, next best beta" in text
+    assert "decided  " in text
+    document = call("-C", fleet, "explain", "smollm/1", "-o", "json").json
+    assert document["choice"]["host"] == "alpha"
+    assert document["decision"]["cause"]["at"].startswith("profiles.d/smollm.yaml:")
+
+
+def test_an_unplaced_replica_is_explained_host_by_host(fleet, call, git) -> None:
+    enlarge(fleet, git)
+    answer = call("-C", fleet, "explain", "smollm/5")
+    assert answer.code == exits.OK
+    assert answer.out.startswith("smollm/5 => nowhere")
+    assert "alpha, beta" in answer.out
+    assert "gridops rule GO" in answer.out
+
+
+def test_a_stored_plan_explains_its_own_replicas(trusted, stored, call) -> None:
+    text = call("-C", trusted.root, "explain", "mixtral/2", "--plan", "7f3a2c19").out
+    assert text.startswith("mixtral/2 => nowhere")
+    assert "8 hosts" in text
+    assert "It stood there before" in call("-C", trusted.root, "explain", "qwen-32b/1", "--plan", "7f3a2c19").out
+
+
+def test_a_replica_that_is_in_no_plan_is_told_apart(trusted, stored, call) -> None:
+    retired = replace(
+        stored, id="20261129T0920Z-7f3a2c19", retirements=(Retirement(profile="bge-m3", since_ms=1),), decisions=()
+    )
+    trusted.write(retired)
+    where = ["-C", trusted.root, "explain", "--plan", retired.id]
+    assert "it is retired until" in call(*where, "bge-m3/1").err
+    assert "of whisper there are whisper/1, whisper/2" in call(*where, "whisper/9").err
+    assert "did you mean `whisper/1`?" in call(*where, "whispr/1").err
+    assert call(*where, "whisper").code == exits.USAGE
