@@ -1,0 +1,207 @@
+"""The ledger: what was written comes back, what was not written is never believed, and damage is never emptiness."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gridops.base.errors import BadSetup, Failed
+from gridops.model.snapshot import HostState
+from gridops.protocol.messages import Outcome
+from gridops_agent.core.events import Measured
+from gridops_agent.core.state import Host
+from gridops_agent.ledger import Ledger, Unwritable
+from gridops_agent.shell import spare_roots
+from gridops_agent.status import status
+from tests.agent.site import Site, command, done, hear, pid_of, receipt
+
+
+def reopened(site: Site) -> Host:
+    ledger = Ledger.open(site.config.ledger, site.identity, spare_roots(site.config), 1)
+    try:
+        assert ledger.damage is None
+        return ledger.load("again")
+    finally:
+        ledger.close()
+
+
+async def test_everything_durable_comes_back_as_it_was(site: Site) -> None:
+    async with site.agent() as agent:
+        warmed = await command(agent, site, site.warm())
+        await receipt(agent, warmed)
+        await done(agent, site, site.load(artifact=site.artifact(source="oci://x")))
+        await done(agent, site, site.drain(warmed))
+        before = agent.memory.host
+    after = reopened(site)
+    for name in ("roots", "fence", "receipts", "last_word", "commands", "held", "counts"):
+        assert getattr(after, name) == getattr(before, name), name
+    assert after.chain.fleet == before.chain.fleet
+    assert site.config.ledger.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_step_that_cannot_be_written_changes_nothing_and_starts_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site.agent() as agent:
+        before = agent.memory.host
+        full = True
+        write = Ledger._transact
+
+        def on_full_disk(self: Ledger, *rows: object) -> None:
+            if full:
+                raise sqlite3.OperationalError("database or disk is full")
+            write(self, *rows)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Ledger, "_transact", on_full_disk)
+        monkeypatch.setattr("gridops_agent.effects.LEDGER_RETRY_S", 0.05)
+        with pytest.raises(Unwritable):
+            await agent.memory.take(Measured(()))
+        assert agent.memory.host is before
+        telling = asyncio.ensure_future(hear(agent, site, site.grant(site.body(site.warm()))))
+        await asyncio.sleep(0.2)
+        assert agent.memory.host.commands == {}
+        assert site.processes() == []
+        assert any(a.startswith("ledger_unwritable") for a in agent._alarms_now())
+        assert status(site.config, True)["last_command"] == 0, "status still answers"
+        full = False
+        await telling
+        (body,) = agent.memory.host.commands
+        assert (await receipt(agent, body)).outcome is Outcome.SUCCEEDED
+
+
+async def test_a_process_whose_handle_cannot_be_recorded_is_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with site.agent() as agent:
+        write = Ledger._transact
+
+        def lose_handles(self: Ledger, put: dict[tuple[str, str], object], gone: object) -> None:
+            if any(getattr(row, "handle", None) is not None for row in put.values()):
+                raise sqlite3.OperationalError("database or disk is full")
+            write(self, put, gone)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Ledger, "_transact", lose_handles)
+        answer = await done(agent, site, site.warm())
+        assert (answer.outcome, answer.code) == (Outcome.FAILED, "start_failed")
+        assert "disk is full" in (answer.detail or "")
+        assert site.processes() == []
+
+
+DAMAGES: dict[str, Callable[[bytearray], bytes]] = {
+    "empty": lambda raw: b"",
+    "cut": lambda raw: bytes(raw[: len(raw) // 2]),
+    "noise": lambda raw: os.urandom(len(raw)),
+    "zeroes": lambda raw: bytes(len(raw)),
+    "no header": lambda raw: b"\0" * 100 + bytes(raw[100:]),
+}
+
+
+def closed(path: Path) -> None:
+    """Bring everything into the one file, as after a clean end."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+@pytest.mark.parametrize("damage", sorted(DAMAGES))
+async def test_a_damaged_ledger_is_set_aside_and_the_host_comes_up_refusing_and_saying_so(
+    site: Site, damage: str
+) -> None:
+    async with site.agent() as agent:
+        warmed = await command(agent, site, site.warm())
+        await receipt(agent, warmed)
+        pid = pid_of(agent, warmed)
+    closed(site.config.ledger)
+    site.config.ledger.write_bytes(DAMAGES[damage](bytearray(site.config.ledger.read_bytes())))
+    for _ in range(2):  # also after a second restart
+        async with site.agent() as agent:
+            assert agent.memory.host.state is HostState.UNHEALTHY
+            assert agent.beats.deaf
+            assert agent.memory.host.held == {}
+            alarms = agent._alarms_now()
+            assert any(a.startswith("ledger_damaged: ") and "set aside as" in a for a in alarms)
+            assert any(a.startswith("stray_process: ") and f"pid {pid}" in a for a in alarms)
+            assert site.processes() == [pid], "engines are left alone"
+            assert status(site.config, True)["alarms"]
+    aside = list(site.state.glob("ledger.sqlite.damaged-*"))
+    assert [p for p in aside if not p.name.endswith((".why", "-wal", "-shm"))]
+
+
+async def test_every_flipped_bit_of_a_row_is_noticed_or_harmless(site: Site) -> None:
+    async with site.agent() as agent:
+        await done(agent, site, site.load())
+        before = agent.memory.host
+    closed(site.config.ledger)
+    raw = site.config.ledger.read_bytes()
+    noticed = 0
+    for at in range(0, len(raw), 211):
+        bent = bytearray(raw)
+        bent[at] ^= 1 << (at % 8)
+        site.config.ledger.write_bytes(bent)
+        try:
+            ledger = Ledger.open(site.config.ledger, site.identity, spare_roots(site.config), at)
+        except (BadSetup, Failed):
+            noticed += 1
+            continue
+        if ledger.damage is not None:
+            noticed += 1
+        else:
+            assert ledger.load("b").receipts == before.receipts, f"byte {at}"
+            assert ledger.load("b").fence == before.fence, f"byte {at}"
+        ledger.close()
+        for left in site.state.glob("ledger.sqlite*"):
+            left.unlink()
+    assert noticed > 20
+
+
+async def test_a_receipt_taken_out_of_the_chain_is_damage(site: Site) -> None:
+    async with site.agent() as agent:
+        for _ in range(3):
+            await done(agent, site, site.load())
+    connection = sqlite3.connect(site.config.ledger)
+    connection.execute("DELETE FROM entry WHERE kind = 'receipt' AND key = '000000000003'")
+    connection.commit()
+    connection.close()
+    ledger = Ledger.open(site.config.ledger, site.identity, spare_roots(site.config), 1)
+    assert ledger.damage is not None
+    assert "receipt 3 is missing" in ledger.damage.why
+    ledger.close()
+
+
+def test_the_ledger_of_another_host_is_not_taken_for_ours(site: Site) -> None:
+    other = replace(site.identity, host_key="ed25519:" + "0" * 64)
+    ledger = Ledger.open(site.config.ledger, other, spare_roots(site.config), 1)
+    assert ledger.damage is not None
+    assert "another host" in ledger.damage.why
+    ledger.close()
+
+
+def test_a_missing_ledger_is_no_new_beginning(site: Site) -> None:
+    site.config.ledger.unlink()
+    with pytest.raises(BadSetup, match="is missing"):
+        Ledger.open(site.config.ledger, site.identity, (), 1)
+
+
+def test_a_ledger_of_a_newer_agent_is_refused_untouched(site: Site) -> None:
+    connection = sqlite3.connect(site.config.ledger)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    before = site.config.ledger.read_bytes()
+    with pytest.raises(BadSetup, match="newer agent"):
+        Ledger.open(site.config.ledger, site.identity, (), 1)
+    assert site.config.ledger.read_bytes() == before
+
+
+async def test_two_agents_never_share_a_state_folder(site: Site) -> None:
+    from gridops.base.errors import Busy
+
+    async with site.agent():
+        with pytest.raises(Busy, match="another agent runs"):
+            async with site.agent():
+                pass
+    async with site.agent() as agent:
+        assert agent.memory.host.commands == {}
