@@ -144,7 +144,7 @@ def _typed(context: Context, offer: Offer, asked: Asked) -> tuple[ProfileName, .
             typed.append(name)
             continue
         replica = next((d.replica for d in offer.plan.to_do if d.last_replica and d.profile == name), name)
-        question = f"{replica} is the last replica of {name}. Type {name} to remove it:"
+        question = f"{replica} is the last replica of {name}. Type {name} to remove it"
         if context.ask(question, f"--confirm {name}") != name:
             raise Refusal("GO422", f"the name of {name} was not typed. Nothing was changed.", subject=name)
         typed.append(name)

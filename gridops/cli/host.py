@@ -150,7 +150,7 @@ def write_off(
       gridops host write-off forge --reason "sold" --confirm forge --as mira
     """
     context = context_of(ctx)
-    typed = confirm if confirm is not None else context.ask(f"Type {name} to write it off:", f"--confirm {name}")
+    typed = confirm if confirm is not None else context.ask(f"Type {name} to write it off", f"--confirm {name}")
     if typed != name:
         raise Refusal("GO422", f"`{typed}` is not `{name}`. Nothing was changed.", subject=name)
     desk(context, who, controller).ask("write_off", host=_name(name), reason=reason)

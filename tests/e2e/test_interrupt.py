@@ -1,0 +1,67 @@
+"""Whoever ends the demo, in whichever step: nothing of it survives."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _processes_naming(text: str) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and any(text in part for part in process.cmdline()):
+                found.append(f"{process.pid} {' '.join(process.cmdline())[:120]}")
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("moment", "how", "code"),
+    [
+        pytest.param("host admit alpha", signal.SIGINT, 130, id="ctrl-c while hosts are admitted"),
+        pytest.param("gridops explain", signal.SIGTERM, 130, id="a signal while an engine runs"),
+    ],
+)
+def test_nothing_survives_an_interruption(moment: str, how: signal.Signals, code: int, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "examples.demo"],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    seen: list[str] = []
+    try:
+        for line in process.stdout:
+            seen.append(line)
+            if moment in line:
+                break
+        else:
+            pytest.fail("the demo never came to that point:\n" + "".join(seen))
+        assert _processes_naming(str(tmp_path)), "the test looks for processes by a name that none has"
+        time.sleep(0.2)
+        process.send_signal(how)
+        rest, _ = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == code, rest
+    assert not re.search(r"Traceback", rest), rest
+    assert _processes_naming(str(tmp_path)) == []
+    assert list(tmp_path.iterdir()) == []
