@@ -16,7 +16,7 @@ help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1: /p; s/^\(help\): *## /  make \1: /p' Makefile
 
 demo: venv-run   ## ten steps from a commit to a model that answers, with real parts
-	@$(PY) examples/quickstart/demo.py
+	@$(PY) -m examples.demo
 
 test: checks     ## all checks, then every test
 	@$(MAKE) --no-print-directory unit

@@ -14,8 +14,8 @@ Every kind of file and every field of it, from the same declarations that read t
 are in [docs/schemas](../schemas/v1); `gridops schema --write .gridops/schemas/v1` puts them where editors find them.
 
 Each file begins with `apiVersion: gridops/v1` and `kind:`. YAML is 1.2 and strict: keys given twice, anchors, aliases,
-tags, merge keys and several documents in one file are refused. Sizes, durations and rates carry a unit. `*` stands for a
-name of your choosing, `[]` for each item of a list; **bold** fields must be given."""
+tags, merge keys and several documents in one file are refused. Sizes, durations and rates carry a unit. `*` stands for
+a name of your choosing, `[]` for each item of a list; **bold** fields must be given."""
 SHAPES = (
     ("KiB", "size, `48GiB`"),
     ("bit/s", "rate, `1000Mbit/s`"),
@@ -35,8 +35,8 @@ def files_page() -> str:
     parts.append(
         "| kind | stands in | schema |\n| --- | --- | --- |\n"
         + "\n".join(
-            f"| [{kind}](#{kind.lower()}) | `{KINDS[kind].home}` | [{file_name(kind)}](../schemas/v1/{file_name(kind)}) |"
-            for kind in KINDS
+            f"| [{name}](#{name.lower()}) | `{kind.home}` | [{file_name(name)}](../schemas/v1/{file_name(name)}) |"
+            for name, kind in KINDS.items()
         )
     )
     for kind in KINDS:

@@ -8,9 +8,9 @@ from gridops.controller.endpoints import ROUTES
 from gridops.controller.openapi import document
 
 HEAD = """\
-The controller listens on HTTPS (TLS 1.3) at the address in `policies/fleet.yaml`; its certificate is pinned by the trust
-root. Reading needs no key. What changes something takes a signed envelope, and nothing but the signature in it gives
-authority. The same as OpenAPI 3.1: `GET /openapi.json`.
+The controller listens on HTTPS (TLS 1.3) at the address in `policies/fleet.yaml`; its certificate is pinned by the
+trust root. Reading needs no key. What changes something takes a signed envelope, and nothing but the signature in it
+gives authority. The same as OpenAPI 3.1: `GET /openapi.json`.
 
 A refusal answers 4xx with `{"error": {"code", "message", "evidence", "hints", "exit_code"}}`; the code is one of
 [these](codes.md), and `exit_code` is what `gridops` exits with."""
@@ -26,7 +26,7 @@ def http_page() -> str:
             rows.append(f"| `{method.upper()} {path}` | {operation['summary']} | {_answer(operation)} |")
     parts.append("\n".join(["| request | what it does | answer |", "| --- | --- | --- |", *rows]))
     parts.append("## Documents")
-    parts += [_model(name, schema) for name, schema in api["components"]["schemas"].items() if "properties" in schema]
+    parts += [_model(name, schema) for name, schema in api["components"]["schemas"].items()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -41,9 +41,11 @@ def _answer(operation: dict[str, Any]) -> str:
 
 def _model(name: str, schema: dict[str, Any]) -> str:
     must = set(schema.get("required", ()))
+    if "enum" in schema:
+        return f"### {name}\n\nOne of: " + ", ".join(f"`{item}`" for item in schema["enum"])
     rows = [
         f"| {f'**`{field}`**' if field in must else f'`{field}`'} | {_type(below)} |"
-        for field, below in schema["properties"].items()
+        for field, below in schema.get("properties", {}).items()
     ]
     told = schema.get("description", "").split("\n\n")[0].replace("\n", " ")
     head = f"### {name}\n\n{told}\n\n" if told else f"### {name}\n\n"
