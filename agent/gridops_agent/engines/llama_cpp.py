@@ -28,7 +28,7 @@ from gridops_agent.engines.base import Door, Start
 from gridops_agent.supervise import ask
 
 _WRAPPER = Path(__file__).with_name("xll_server.py")
-_PROBE = aiohttp.ClientTimeout(total=5)
+_PROBE = aiohttp.ClientTimeout(total=2)
 
 
 @dataclass(frozen=True, slots=True)
