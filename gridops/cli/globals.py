@@ -18,6 +18,7 @@ from gridops.base.units import parse_ms
 from gridops.cli.output import FORMATS, Context, Output, Usage
 
 _KEY = "gridops.globals"
+_PREFIX = "global_"
 _LISTS = ("scope", "output")
 
 
@@ -111,19 +112,21 @@ def _fresh() -> list[Any]:
     app.command()(_flags)
     params: list[Any] = typer.main.get_command(app).params
     for param in params:
+        # A command may have an argument of the same name, such as SCOPE; the two must not meet.
+        param.name = _PREFIX + param.name
         param.expose_value = False
         param.callback = _keep
     return params
 
 
 def _keep(ctx: Any, param: Any, value: Any) -> Any:
-    source = ctx.get_parameter_source(param.name)
+    source, name = ctx.get_parameter_source(param.name), param.name.removeprefix(_PREFIX)
     if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT"):
         given = ctx.meta.setdefault(_KEY, {})
-        if param.name in _LISTS:
-            given[param.name] = (*given.get(param.name, ()), *value)
+        if name in _LISTS:
+            given[name] = (*given.get(name, ()), *value)
         else:
-            given[param.name] = value
+            given[name] = value
     return value
 
 

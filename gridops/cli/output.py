@@ -132,7 +132,7 @@ class Context:
         """Ask a person at a terminal. Raises Usage, naming the flag that answers it, where nobody can be asked."""
         if self.no_input or not sys.stdin.isatty():
             raise Usage(f"{question}: nobody can be asked here", hints=(f"pass {flag}",))
-        print(question, end=" ", file=sys.stderr, flush=True)
+        print(f"{question}:", end=" ", file=sys.stderr, flush=True)
         answer = sys.stdin.readline()
         if not answer:
             raise Usage(f"{question}: no answer", hints=(f"pass {flag}",))

@@ -1,0 +1,192 @@
+"""Setting up a fleet from nothing: init, trust, doctor, drain. Whatever cannot be done loses nothing and says so."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gridops.cli.person import chain_of, key_folder
+from gridops.controller.statedir import StateDir
+from gridops.trust.keys import PersonSigner
+from tests.cli.conftest import Call
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def fresh(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository as `gridops init` writes it, not yet in git."""
+    monkeypatch.chdir(tmp_path)
+    assert call("init", "fleet").code == 0
+    return tmp_path / "fleet"
+
+
+@pytest.fixture
+def founded(fresh: Path, call: Call, git: Callable[..., str], tmp_path: Path) -> Path:
+    answer = call("-C", fresh, "trust", "init", "--person", "mira", "--state", tmp_path / "state")
+    assert answer.code == 0, answer.err
+    git(fresh, "init", "-q", "-b", "main")
+    git(fresh, "add", "-A")
+    git(fresh, "commit", "-qm", "Found the fleet")
+    return fresh
+
+
+def test_the_skeleton_is_this_repositorys_own_example() -> None:
+    for folder in ("fleet.d", "profiles.d", "policies"):
+        for path in sorted((ROOT / folder).glob("*.yaml")):
+            packaged = ROOT / "gridops/cli/skeleton" / folder / path.name
+            assert packaged.read_text() == path.read_text().replace("../docs/schemas/v1", "../.gridops/schemas/v1")
+
+
+def test_the_skeleton_validates_and_plans_as_it_stands(founded: Path, call: Call) -> None:
+    assert call("-C", founded, "validate").code == 0
+    planned = call("-C", founded, "plan", "-o", "json")
+    assert planned.code == 0
+    assert planned.json["summary"]["place"] >= 1
+
+
+def test_init_overwrites_nothing_unless_forced(fresh: Path, call: Call) -> None:
+    mode = fresh / "policies/mode.yaml"
+    mode.write_text("mine")
+    refused = call("-C", fresh, "init")
+    assert refused.code == 1
+    assert "exists already; nothing was written" in refused.err
+    assert mode.read_text() == "mine"
+    assert call("-C", fresh, "init", "--force").code == 0
+    assert mode.read_text() != "mine"
+
+
+def test_init_without_the_example_writes_policies_only(call: Call, tmp_path: Path) -> None:
+    assert call("-C", tmp_path, "init", "--example", "none").code == 0
+    assert not (tmp_path / "fleet.d").exists()
+    assert (tmp_path / "policies/mode.yaml").exists()
+
+
+def test_every_kind_has_its_schema_beside_the_files(fresh: Path) -> None:
+    for path in sorted(fresh.glob("*/*.yaml")):
+        modeline = path.read_text().splitlines()[0]
+        assert modeline.startswith("# yaml-language-server: $schema=")
+        assert (path.parent / modeline.partition("=")[2]).resolve().is_file()
+
+
+def test_one_command_makes_a_one_person_fleet(founded: Path, call: Call, tmp_path: Path) -> None:
+    chain = chain_of(founded)
+    assert {k.holder for r in chain.root.roles for k in r.keys} == {"mira", "controller"}
+    assert StateDir(tmp_path / "state").signer().public in chain.keys("controller")
+    assert PersonSigner.from_openssh((key_folder() / "mira").read_bytes()).public in chain.keys("approver")
+    shown = call("-C", founded, "trust", "show")
+    assert "approves plans, invites hosts" in shown.out
+
+
+def test_every_private_key_is_private_and_none_is_printed(founded: Path, call: Call, tmp_path: Path) -> None:
+    secrets = [key_folder() / "mira", key_folder() / "mira.root"]
+    secrets += [tmp_path / "state/keys" / n for n in ("controller.seed", "controller.tls.key", "gateway.key")]
+    shown = call("-C", founded, "trust", "show", "-o", "json").out + call("-C", founded, "doctor").out
+    for path in secrets:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+        assert path.read_bytes().hex() not in shown
+        assert path.read_bytes().decode("latin-1").strip() not in shown
+    tracked = b"".join(p.read_bytes() for p in founded.rglob("*") if p.is_file() and ".git" not in p.parts)
+    assert b"PRIVATE KEY" not in tracked
+
+
+def test_a_second_root_is_refused_and_changes_nothing(founded: Path, call: Call, tmp_path: Path) -> None:
+    before = (founded / "policies/trust/root/1.json").read_bytes()
+    again = call("-C", founded, "trust", "init", "--person", "eve", "--state", tmp_path / "other")
+    assert again.code == 1
+    assert "has a root already" in again.err
+    assert (founded / "policies/trust/root/1.json").read_bytes() == before
+    assert not (key_folder() / "eve").exists()
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_state_folder_of_another_fleet_is_not_reused(founded: Path, call: Call, tmp_path: Path) -> None:
+    assert call("-C", tmp_path, "init", "second").code == 0
+    seed = (tmp_path / "state/keys/controller.seed").read_bytes()
+    answer = call("-C", tmp_path / "second", "trust", "init", "--person", "mira", "--state", tmp_path / "state")
+    assert answer.code == 1
+    assert "keys of another fleet" in answer.err
+    assert not (tmp_path / "second/policies/trust/root/1.json").exists()
+    assert (tmp_path / "state/keys/controller.seed").read_bytes() == seed
+
+
+def test_files_that_do_not_validate_get_no_root(fresh: Path, call: Call, tmp_path: Path) -> None:
+    (fresh / "policies/fleet.yaml").write_text("apiVersion: gridops/v1\nkind: Fleet\ncontroler: x\n")
+    answer = call("-C", fresh, "trust", "init", "--person", "mira", "--state", tmp_path / "state")
+    assert answer.code == 3
+    assert "did you mean `controller`" in answer.err
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_key_that_others_can_read_is_refused_with_the_exact_repair(founded: Path, call: Call) -> None:
+    key = key_folder() / "mira"
+    key.chmod(0o644)
+    answer = call("-C", founded, "doctor")
+    assert answer.code == 1
+    assert f"chmod 600 {key}" in answer.out
+
+
+def test_doctor_says_that_the_controller_does_not_answer(founded: Path, call: Call) -> None:
+    answer = call("-C", founded, "doctor", "-o", "json")
+    assert answer.code == 1
+    failed = [f for f in answer.json["findings"] if f["level"] == "fail"]
+    assert any("no answer" in f["what"] for f in failed)
+    assert any(f["level"] == "ok" and "files validate" in f["what"] for f in answer.json["findings"])
+
+
+def test_asking_a_controller_that_is_away_exits_69_and_loses_nothing(founded: Path, call: Call) -> None:
+    for args in (
+        ("status",),
+        ("host", "list"),
+        ("apply", "12345678"),
+        ("freeze", "--reason", "x"),
+        ("host", "invite", "attic"),
+    ):
+        answer = call("-C", founded, *args)
+        assert answer.code == 69, (args, answer.err)
+        assert "no answer" in answer.err
+
+
+def test_a_drain_is_one_file_and_undrain_removes_it(founded: Path, call: Call) -> None:
+    made = call("-C", founded, "drain", "attic", "--reason", "roof leaks", "--until", "8h")
+    assert made.code == 0, made.err
+    text = (founded / "fleet.d/drains/attic.yaml").read_text()
+    assert "roof leaks" in text
+    assert "by: mira" in text
+    assert call("-C", founded, "validate").code == 0
+    assert call("-C", founded, "undrain", "attic").code == 0
+    assert not (founded / "fleet.d/drains/attic.yaml").exists()
+    assert call("-C", founded, "undrain", "attic").code == 1
+
+
+def test_draining_a_host_that_is_none_is_a_wrong_call(founded: Path, call: Call) -> None:
+    answer = call("-C", founded, "drain", "atic", "--reason", "x")
+    assert answer.code == 64
+    assert "attic" in answer.err
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "init",
+        "trust init",
+        "trust show",
+        "host invite",
+        "host admit",
+        "host list",
+        "host write-off",
+        "apply",
+        "status",
+        "freeze",
+        "thaw",
+        "drain",
+        "undrain",
+        "doctor",
+    ],
+)
+def test_each_command_shows_three_examples(verb: str, call: Call) -> None:
+    shown = call(*verb.split(), "--help").out
+    assert shown.partition("Examples:")[2].count("gridops ") >= 3, shown
