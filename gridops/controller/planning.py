@@ -103,11 +103,13 @@ class Planning:
         place = self._place()
 
         def read() -> tuple[Plan, tuple[str, ...]] | None:
+            branch = place.branch()
             try:
-                found = place.branch().read(wanted, scope)
+                at = branch.find(wanted, scope)
+                found = branch.read(at.id, at.scope)
             except GridopsError:
                 return None
-            return read_plan(found.yaml, found.envelope, keys), found.approvals
+            return read_plan(found.yaml, found.envelope, keys, file=branch.plan_file(at)), found.approvals
 
         return await asyncio.to_thread(read)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from gridops.base.codes.placement import HELD_DISRUPTION, HELD_MOVES, HELD_WINDOW
 from gridops.base.ids import HostId, ScopeName, short
 from gridops.base.units import render_ms
 from gridops.base.windows import parse_weekly
@@ -32,6 +33,8 @@ from gridops.protocol.messages import AuthorityKind
 
 WAIT_STEP_MS = 5_000
 """How often a plan is made again while the last one only waits for time to pass (a cooldown, a residency, a grace)."""
+TIMED = frozenset({HELD_WINDOW.code, HELD_MOVES.code, HELD_DISRUPTION.code})
+"""Holds that end without anybody doing anything, so the question is asked again."""
 AUTO_AGAIN_MS = 60_000
 """One automatic attempt per decisions digest and minute: a plan that does not stick must not become a loop."""
 
@@ -44,13 +47,14 @@ def fingerprint(
     book, last = state.scope(scope), soft.scope(scope)
     active = {d.host for d in drains(state) if d.until_ms is None or now_ms < d.until_ms}
     hosts = tuple(_host(soft, roster, h.id, now_ms) for h in roster.hosts_of(scope))
-    waits = last.candidate is not None and bool(last.candidate.report.waiting)
+    waits = last.timed or (last.candidate is not None and bool(last.candidate.report.waiting))
     return Fingerprint(
         desired=soft.digest_of(state.accepted.desired),
         drains=tuple(sorted(active)),
         parent=book.target_digest,
         mode=f"{standing.mode.mode.value} {','.join(standing.mode.automatic.allow)}",
         hosts=hosts,
+        applying=lock_of(book, now_ms) is not None,
         waiting=now_ms // WAIT_STEP_MS if waits else 0,
     )
 
@@ -76,7 +80,7 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
 def follow(rights: Rights, soft: Soft, roster: Roster, plan: Plan, cause: str) -> tuple[r.Row, ...]:
     """What a fresh plan leads to. Rows, or none when nothing new was decided."""
     book, last = rights.book, soft.scope(rights.scope)
-    last.candidate, last.planned_ms = plan, rights.now_ms
+    last.candidate, last.planned_ms, last.held, last.timed = plan, rights.now_ms, (), False
     if not plan.to_do:
         return _withdrawn(book, rights, "nothing is to be done any more", last)
     if rights.permitted.observes:
@@ -132,6 +136,7 @@ def _automatic(rights: Rights, soft: Soft, roster: Roster, plan: Plan) -> tuple[
         sets = change_sets(plan.to_do)
         allowed = frozenset(n for n in allowed if all(d.action_class is ActionClass.REPAIR for d in sets[n]))
     last.held = tuple(f"{code}: {detail}" for _, code, detail in judgement.held)
+    last.timed = any(code in TIMED for _, code, _ in judgement.held)
     if not allowed:
         return ()
     target = restrict(plan, book.target, allowed)
@@ -139,6 +144,7 @@ def _automatic(rights: Rights, soft: Soft, roster: Roster, plan: Plan) -> tuple[
     if tried_ms is not None and rights.now_ms - tried_ms < AUTO_AGAIN_MS:
         ago = render_ms(rights.now_ms - tried_ms)
         last.held = (*last.held, f"plan {short(target.decisions_digest)} was carried out {ago} ago and did not last")
+        last.timed = True
         return ()
     last.auto = {k: at for k, at in last.auto.items() if rights.now_ms - at < AUTO_AGAIN_MS}
     last.auto[target.decisions_digest] = rights.now_ms
@@ -232,6 +238,7 @@ def cause_of(before: Fingerprint | None, after: Fingerprint) -> str:
         ("mode", before.mode != after.mode),
         ("target", before.parent != after.parent),
         ("hosts", before.hosts != after.hosts),
+        ("apply ended", before.applying and not after.applying),
     ):
         if changed:
             return word

@@ -43,6 +43,8 @@ class Fingerprint:
     mode: str
     hosts: tuple[tuple[str, str, str, int], ...]
     """Host, whether it is heard, its own state, its generation."""
+    applying: bool
+    """People's apply is under way: automatic mode waits for it, so its end is a trigger."""
     waiting: int
     """A coarse clock while the last plan waits for time to pass; else 0."""
 
@@ -64,6 +66,8 @@ class ScopeSoft:
     """Why decisions wait, for people; replaced with each plan."""
     waits: tuple[str, ...] = ()
     """Why steps wait, for people; replaced at each pass."""
+    timed: bool = False
+    """Something is held by a limit or a window that time alone ends."""
     unsafe: tuple[str, ...] = ()
     """What the independent checker has against the newest plan; such a plan is never used."""
 

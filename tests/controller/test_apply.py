@@ -1,0 +1,339 @@
+"""One apply by people: whose word counts, when a plan is stale, and that two never run side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from gridops.base.errors import Busy, GridopsError, Refusal
+from gridops.base.ids import PlanId
+from gridops.controller import views
+from gridops.controller.core.progress import LOCK_IDLE_MS
+from gridops.model.plan import Generation, ReadSet
+from gridops.model.snapshot import SnapshotSource
+from gridops.protocol.messages import Outcome
+from gridops.trust.keys import PersonSigner
+from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, Desk, Fleet, profile, run
+
+STRANGER = PersonSigner.from_seed(b"s" * 32)
+
+
+def proposed(desk: Desk) -> Desk:
+    desk.beat()
+    desk.beat()
+    desk.pass_()
+    return desk
+
+
+def refusal(act: Callable[[], object]) -> GridopsError:
+    with pytest.raises(GridopsError) as no:
+        act()
+    return no.value
+
+
+def code(error: GridopsError) -> str:
+    return str(getattr(error, "code", ""))
+
+
+APPROVALS: dict[str, tuple[Callable[[Desk], tuple[str, ...]], str]] = {
+    "none": (lambda d: (), "GO413"),
+    "expired": (lambda d: (d.fleet.approval(d.proposal(), d.now - 900_000, not_after_ms=d.now - 1),), "GO413"),
+    "for other decisions": (
+        lambda d: (d.fleet.approval(replace(d.proposal(), decisions_digest="sha256:" + "0" * 64), d.now),),  # type: ignore[arg-type]
+        "GO413",
+    ),
+    "for another scope": (lambda d: (d.fleet.approval(replace(d.proposal(), scope="lab"), d.now),), "GO413"),  # type: ignore[arg-type]
+    "for what was read before": (
+        lambda d: (d.fleet.approval(d.proposal(), d.now, reads=_older(d.proposal().reads)),),
+        "GO413",
+    ),
+    "by an unknown key": (lambda d: (d.fleet.approval(d.proposal(), d.now, signer=STRANGER),), "GO414"),
+    "a rejection": (lambda d: (d.fleet.approval(d.proposal(), d.now, decision="reject"),), "GO421"),
+    "an approval and a rejection": (
+        lambda d: (d.fleet.approval(d.proposal(), d.now), d.fleet.approval(d.proposal(), d.now, decision="reject")),
+        "GO421",
+    ),
+    "not an envelope": (lambda d: ("hello",), "GO413"),
+}
+
+
+def _older(reads: ReadSet) -> ReadSet:
+    return replace(reads, hosts=tuple(Generation(host=h.host, generation=h.generation + 7) for h in reads.hosts))
+
+
+@pytest.mark.parametrize("name", sorted(APPROVALS))
+def test_an_approval_counts_for_exactly_this_or_not_at_all(desk: Desk, name: str) -> None:
+    make, expected = APPROVALS[name]
+    proposed(desk)
+    rows = desk.controller.writer.length
+    error = refusal(lambda: desk.apply(approvals=make(desk)))
+    assert code(error) == expected, error
+    assert desk.book().target is None
+    assert desk.book().under_way is None
+    assert desk.controller.writer.length == rows + 1, "only the used nonce is remembered"
+    desk.settle(2)
+    assert desk.executed() == []
+
+
+def test_an_approval_survives_a_disjoint_change(desk: Desk) -> None:
+    """A commit that touches neither the decisions nor what they read leaves the approval as it was: GO411."""
+    proposed(desk)
+    plan = desk.proposal()
+    approval = desk.fleet.approval(plan, desk.now)
+    desk.commit({"profiles.d/spare.yaml": profile("spare", 0, context=1024)})
+    desk.pass_()
+    answer = desk.apply(plan, approvals=(approval,))
+    assert answer["applied"]
+    assert any("GO411" in note for note in answer["notes"])
+
+
+def test_approvals_are_judged_once_and_the_target_then_carries_them(desk: Desk) -> None:
+    """A long load outlives the approval's own expiry: what was approved in time is still carried out."""
+    proposed(desk)
+    desk.fleet.agents["alpha"].room.slow.add("load")
+    desk.fleet.agents["beta"].room.slow.add("load")
+    desk.apply()
+    desk.settle(3)
+    desk.clock.pass_by(3_600_000)
+    desk.settle(1)
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.clear()
+        agent.finish("load")
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+
+
+def test_the_target_carries_authority_for_execute_within_and_no_longer(desk: Desk) -> None:
+    proposed(desk)
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.add("load")
+    desk.apply()
+    desk.settle(2)
+    desk.clock.pass_by(86_400_000)
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.clear()
+        agent.finish("load")
+    desk.settle()
+    assert desk.ready() == []
+    held = views.status(desk.controller.view()).scopes[0].held
+    assert any("authority" in line for line in held)
+
+
+def test_a_stale_plan_is_refused_with_both_lists_of_decisions(desk: Desk) -> None:
+    proposed(desk)
+    plan = desk.proposal()
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)}, "two coders")
+    error = refusal(lambda: desk.apply(plan))
+    assert isinstance(error, Refusal)
+    assert error.code == "GO412"
+    text = "\n".join(error.evidence)
+    assert "two coders" in text
+    assert text.count("place coder/1") == 2
+    assert "* place coder/2" in text
+    assert desk.book().target is None
+
+
+def test_a_commit_that_means_the_same_makes_no_plan_stale(desk: Desk) -> None:
+    proposed(desk)
+    plan = desk.proposal()
+    desk.commit({"README.md": "hello\n"}, "docs")
+    assert desk.apply(plan)["notes"] == []
+
+
+def test_the_same_plan_twice_is_told_that_it_is_in_force_and_sends_nothing(desk: Desk) -> None:
+    proposed(desk)
+    plan = desk.proposal()
+    desk.apply(plan)
+    error = refusal(lambda: desk.apply(plan))
+    assert isinstance(error, Busy)
+    assert error.exit_code == 75
+    assert "locked by mira" in error.message
+    desk.settle()
+    done = desk.executed()
+    answer = desk.apply(plan)
+    assert answer["already"]
+    assert answer["outcome"] == "done"
+    desk.settle(3)
+    assert desk.executed() == done
+
+
+def test_two_applies_at_once_give_one_target_and_one_busy(desk: Desk) -> None:
+    proposed(desk)
+    plan = desk.proposal()
+    document = views.plan(desk.controller.view(), plan, desk.controller.signer)
+    approval = desk.fleet.approval(plan, desk.now, reads=document.binding.reads)
+    requests = [
+        desk.fleet.request("apply", desk.now, plan=PlanId(plan.id), approvals=(approval,)) for _ in range(2)
+    ]
+
+    async def both() -> list[object]:
+        return list(await asyncio.gather(*(desk.planning.operator(r) for r in requests), return_exceptions=True))
+
+    first, second = run(both())
+    assert isinstance(first, dict)
+    assert isinstance(second, Busy)
+    assert len(desk.book().applies) == 1
+
+
+def test_a_dead_lock_ends_by_itself_and_can_be_broken(desk: Desk) -> None:
+    proposed(desk)
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.add("load")
+    desk.apply()
+    desk.ask("unlock", scope=DEFAULT, reason="mira went home")
+    assert desk.book().under_way is None
+    assert refusal(lambda: desk.ask("unlock", scope=DEFAULT, reason="again")).exit_code == 4
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle(2)
+    desk.apply()
+    desk.clock.pass_by(LOCK_IDLE_MS)
+    desk.settle(1)
+    assert desk.book().applies[-1].outcome == "expired"
+
+
+def test_the_last_replica_goes_only_with_its_name_typed(desk: Desk) -> None:
+    proposed(desk)
+    desk.apply()
+    desk.settle()
+    desk.commit({"profiles.d/coder.yaml": None}, "drop coder")
+    desk.pass_()
+    error = refusal(desk.apply)
+    assert code(error) == "GO422"
+    assert "coder" in error.message
+    assert code(refusal(lambda: desk.apply(names=("spare",)))) == "GO422"
+    assert desk.apply(names=("coder",))["applied"]
+    desk.settle()
+    assert desk.ready() == []
+    assert [r.profile for r in desk.book().target.retirements] == ["coder"]
+    kinds = [k for _, k, _ in desk.executed()]
+    assert kinds == ["load", "warm", "drain", "unload"]
+    desk.commit({"profiles.d/coder.yaml": profile()}, "coder again")
+    desk.pass_()
+    assert desk.proposal().retirements == ()
+
+
+def test_the_name_may_also_stand_in_the_signed_request(desk: Desk) -> None:
+    proposed(desk)
+    desk.apply()
+    desk.settle()
+    desk.commit({"profiles.d/coder.yaml": None}, "drop coder")
+    desk.pass_()
+    assert desk.apply(last_replicas=("coder",))["applied"]
+
+
+def test_a_failed_step_ends_the_apply_and_resume_tries_it_again(desk: Desk) -> None:
+    proposed(desk)
+    for agent in desk.fleet.agents.values():
+        agent.room.fails["warm"] = "start_failed"
+    plan = desk.proposal()
+    desk.apply()
+    desk.settle()
+    apply = desk.book().applies[-1]
+    assert apply.outcome == "failed"
+    assert apply.failures["coder/1"].code == "start_failed"
+    document = views.status(desk.controller.view()).scopes[0].apply
+    assert document is not None
+    assert document.exit_code == 6
+    assert [(s.state, s.code) for s in document.steps] == [("failed", "start_failed")]
+    for agent in desk.fleet.agents.values():
+        agent.room.fails.clear()
+    tries = len(desk.executed())
+    desk.settle(3)
+    assert len(desk.executed()) == tries, "back-off keeps it from trying at once"
+    assert desk.ask("apply", plan=plan.id, resume=True)["resumed"]
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    assert desk.book().applies[-1].outcome == "done"
+    assert code(refusal(lambda: desk.ask("apply", plan=plan.id, resume=True))) == "GO428"
+
+
+def test_a_plan_that_nobody_made_or_asked_of_a_host_is_never_applied(desk: Desk) -> None:
+    proposed(desk)
+    plan = desk.proposal()
+    assert code(refusal(lambda: desk.ask("apply", plan="20200101T0000Z-00000000"))) == "GO424"
+    hypothetical = replace(plan, snapshot=replace(plan.snapshot, source=SnapshotSource.DECLARED))
+    desk.state.plans[plan.id] = hypothetical
+    assert code(refusal(lambda: desk.apply(plan))) == "GO423"
+
+
+REQUESTS: dict[str, tuple[Callable[[Desk], str], str]] = {
+    "an unknown key": (lambda d: d.fleet.request("freeze", d.now, signer=STRANGER, reason="x"), "GO414"),
+    "another fleet": (
+        lambda d: Fleet(d.fleet.path.parent / "elsewhere", now_ms=NOW + 1).request("freeze", d.now, reason="x"),
+        "wrong_fleet",
+    ),
+    "yesterday": (lambda d: d.fleet.request("freeze", d.now - 86_400_000, reason="x"), "request_expired"),
+    "tomorrow": (lambda d: d.fleet.request("freeze", d.now + 86_400_000, reason="x"), "request_not_yet"),
+    "no signature": (lambda d: "{}", "bad_envelope"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(REQUESTS))
+def test_a_request_that_nobody_entitled_signed_changes_nothing(desk: Desk, name: str) -> None:
+    make, expected = REQUESTS[name]
+    rows = desk.controller.writer.length
+    assert code(refusal(lambda: run(desk.planning.operator(make(desk))))) == expected
+    assert desk.controller.writer.length == rows
+
+
+def test_a_request_counts_once(desk: Desk) -> None:
+    request = desk.fleet.request("freeze", desk.now, reason="smoke")
+    run(desk.planning.operator(request))
+    desk.ask("thaw")
+    assert code(refusal(lambda: run(desk.planning.operator(request)))) == "GO425"
+    desk.restart()
+    assert code(refusal(lambda: run(desk.planning.operator(request)))) == "GO425"
+
+
+def test_a_rejected_plan_is_not_proposed_again_until_the_question_changes(desk: Desk) -> None:
+    proposed(desk)
+    desk.ask("reject", plan=desk.proposal().id)
+    assert desk.book().proposal is None
+    desk.fleet.agents["alpha"].room.bump()
+    desk.settle(3)
+    assert desk.book().proposal is None
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
+    desk.pass_()
+    assert len(desk.proposal().to_do) == 2
+
+
+def test_an_apply_of_a_plan_on_the_branch_alone_works_after_the_journal_forgot_it(desk: Desk) -> None:
+    proposed(desk)
+    desk.project()
+    plan = desk.proposal()
+    desk.state.plans.clear()
+    assert desk.apply(plan)["applied"]
+
+
+def test_a_hand_edited_plan_document_is_refused_by_name(desk: Desk) -> None:
+    proposed(desk)
+    desk.project()
+    plan = desk.proposal()
+    fleet = desk.fleet
+    fleet.git("switch", "-q", "gridops/plans")
+    path = fleet.path / "plans" / "default" / plan.id / "plan.yaml"
+    path.write_text(path.read_text().replace("alpha", "beta"))
+    fleet.git("commit", "-q", "-am", "a small edit")
+    fleet.git("switch", "-q", "main")
+    desk.state.plans.clear()
+    error = refusal(lambda: desk.apply(plan))
+    assert code(error) == "GO415"
+    assert plan.id in error.message
+
+
+def test_while_people_apply_automatic_mode_only_repairs(desk: Desk) -> None:
+    proposed(desk)
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.add("load")
+    desk.apply()
+    desk.commit({"policies/mode.yaml": AUTOMATIC, "profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle(3)
+    assert desk.book().target.assignment("coder/2") is None
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.clear()
+        agent.finish("load", Outcome.SUCCEEDED)
+    desk.settle()
+    assert desk.ready() == ["coder/1", "coder/2"]
