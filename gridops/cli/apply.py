@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from gridops.base.codes.control import GO422
+from gridops.base.codes.refusals import PLAN_EDITED, WRONG_FLEET
 from gridops.base.errors import Bug, Failed, Refusal
 from gridops.base.ids import PersonName, ProfileName, short
 from gridops.base.record import from_bytes, from_data
@@ -21,6 +23,7 @@ from gridops.base.units import render_ms
 from gridops.cli import exits
 from gridops.cli.host import As, Controller
 from gridops.cli.output import Context, context_of, dump_json, dump_line
+from gridops.cli.planning import place_of, plans_of, read_stored
 from gridops.cli.requests import Desk, desk
 from gridops.model.plan import Plan, ReadSet
 from gridops.planner.render_words import headline
@@ -97,6 +100,7 @@ def apply(
 def run(context: Context, at: Desk, wanted: str, asked: Asked) -> int:
     """The command, with a person at the desk."""
     offer = _offer(at, wanted)
+    _as_reviewed(context, offer)
     context.say(f"Plan {short(offer.digest)}  {offer.plan.scope}   {headline(offer.plan)}")
     if asked.resume:
         answer = at.ask("apply", plan=offer.plan.id, scope=offer.plan.scope, resume=True)
@@ -126,7 +130,7 @@ def _offer(at: Desk, wanted: str) -> Offer:
     )
     plan = from_bytes(Plan, opened.payload)
     if plan.fleet != at.chain.fleet:
-        raise Refusal("wrong_fleet", f"plan {plan.id} is of another fleet ({short(plan.fleet)})", subject=plan.id)
+        raise Refusal(WRONG_FLEET.code, f"plan {plan.id} is of another fleet ({short(plan.fleet)})", subject=plan.id)
     return Offer(
         plan=plan,
         reads=from_data(ReadSet, document["binding"]["reads"]),
@@ -134,6 +138,29 @@ def _offer(at: Desk, wanted: str) -> Offer:
         last_replicas=tuple(document.get("last_replicas", ())),
         needs=tuple(document.get("needs", ())),
     )
+
+
+def _as_reviewed(context: Context, offer: Offer) -> None:
+    """What lies in git under this plan's name is what people reviewed; it must be what is about to be signed.
+
+    Raises Refusal GO415 for a document that was edited by hand. A checkout that has not fetched it is only told so.
+    """
+    place = place_of(context)
+    if place.checkout is None:
+        return
+    branch = plans_of(place)
+    if not any(p.id == offer.plan.id for p in branch.places()):
+        context.say(
+            f"note: plan {offer.plan.id} is not on this checkout's branch {branch.branch.name} (fetch it to read it there)"
+        )
+        return
+    stored = read_stored(place, branch, offer.plan.id, offer.plan.scope)
+    if stored != offer.plan:
+        raise Refusal(
+            PLAN_EDITED.code,
+            f"plan {offer.plan.id} in git is not the plan that the controller offers",
+            subject=offer.plan.id,
+        )
 
 
 def _typed(context: Context, offer: Offer, asked: Asked) -> tuple[ProfileName, ...]:
@@ -146,7 +173,7 @@ def _typed(context: Context, offer: Offer, asked: Asked) -> tuple[ProfileName, .
         replica = next((d.replica for d in offer.plan.to_do if d.last_replica and d.profile == name), name)
         question = f"{replica} is the last replica of {name}. Type {name} to remove it"
         if context.ask(question, f"--confirm {name}") != name:
-            raise Refusal("GO422", f"the name of {name} was not typed. Nothing was changed.", subject=name)
+            raise Refusal(GO422.code, f"the name of {name} was not typed. Nothing was changed.", subject=name)
         typed.append(name)
     return tuple(sorted(typed))
 

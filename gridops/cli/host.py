@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from gridops.base.codes.control import GO422
+from gridops.base.codes.refusals import WRONG_HOST_KEY
 from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import HostId, PersonName, is_name
 from gridops.base.units import parse_ms, render_bytes
@@ -88,7 +90,7 @@ def admit(
         raise Failed(f"{name} is not pending; waiting: {names}", hints=(f"invite it: gridops host invite {name}",))
     if fingerprint is not None and not _same(fingerprint, found["fingerprint"]):
         raise Refusal(
-            "wrong_host_key",
+            WRONG_HOST_KEY.code,
             f"the pending key of {name} is not the one you expect. Nothing was written.",
             subject=name,
             evidence=(f"expected {fingerprint}", f"pending  {found['fingerprint']}"),
@@ -152,7 +154,7 @@ def write_off(
     context = context_of(ctx)
     typed = confirm if confirm is not None else context.ask(f"Type {name} to write it off", f"--confirm {name}")
     if typed != name:
-        raise Refusal("GO422", f"`{typed}` is not `{name}`. Nothing was changed.", subject=name)
+        raise Refusal(GO422.code, f"`{typed}` is not `{name}`. Nothing was changed.", subject=name)
     desk(context, who, controller).ask("write_off", host=_name(name), reason=reason)
     context.emit(
         {"text": lambda: f"{name} is written off; what it held is free.", "json": lambda: dump_json({"host": name})}
