@@ -150,9 +150,7 @@ def _as_reviewed(context: Context, offer: Offer) -> None:
         return
     branch = plans_of(place)
     if not any(p.id == offer.plan.id for p in branch.places()):
-        context.say(
-            f"note: plan {offer.plan.id} is not on this checkout's branch {branch.branch.name} (fetch it to read it there)"
-        )
+        context.say(f"note: plan {offer.plan.id} is not on branch {branch.branch.name} here; fetch it to read it there")
         return
     stored = read_stored(place, branch, offer.plan.id, offer.plan.scope)
     if stored != offer.plan:

@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from gridops.base.codes.refusals import GO414
 from gridops.base.errors import BadSetup, Failed, Refusal
 from gridops.base.ids import PersonName
 from gridops.cli.output import Context, Usage
@@ -78,6 +79,6 @@ def signer_as(chain: RootChain, who: str | None, context: Context) -> tuple[Pers
     signer = load_signer(folder / person, context)
     if chain.holder(signer.public) != person:
         raise Refusal(
-            "GO414", f"the key in {folder / person} is not the one that this fleet knows for {person}", subject=person
+            GO414.code, f"the key in {folder / person} is not the one that this fleet knows for {person}", subject=person
         )
     return person, signer
