@@ -305,7 +305,7 @@ class Share(Quantity):
         return units.parse_ppm(text)
 
     def spell(self, value: int) -> str:
-        return units.render_ppm(value)
+        return f"{value / (units.PPM // 100):g}%"
 
 
 class Price(Quantity):

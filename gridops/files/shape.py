@@ -14,7 +14,7 @@ from typing import Any, Final, Unpack
 from gridops.base.codes import Code
 from gridops.base.codes import files as codes
 from gridops.files import near
-from gridops.files.diagnose import Edit, Fix, More, Problem, Related, error, warning
+from gridops.files.diagnose import Edit, Fix, More, Problem, Related, error, has_errors, warning
 from gridops.files.nodes import Entry, Hole, Map, Node, Scalar, Seq, Source
 
 BAD: Final = object()
@@ -201,9 +201,10 @@ class Block(Shape):
                 made.update(built)
             elif known.to != "-":
                 made[known.target] = built
+        before = len(reader.problems)
         for rule in self.rules:
             rule(value, reader)
-        if not good:
+        if not good or has_errors(reader.problems[before:]):
             return BAD
         if self.make is not None:
             return self.make(value, made, reader)

@@ -1,0 +1,68 @@
+"""Every broken file of the corpus is refused with the right code, at the right place, with the right suggestion."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridops.base.codes import Code
+from gridops.base.codes import files as file_codes
+from gridops.base.codes import sense as sense_codes
+from gridops.files.fix import repair
+from gridops.files.tree import MemoryTree
+from tests.files.corpus_schema import SCHEMA
+from tests.files.corpus_sense import SENSE
+from tests.files.corpus_text import TEXT
+from tests.files.repo import GOOD, checked, problems
+from tests.files.row import Row
+
+ROWS: dict[str, Row] = {**TEXT, **SCHEMA, **SENSE}
+
+NEEDS_A_DISK = {file_codes.UNREADABLE.code}
+NEEDS_A_ROOT = {sense_codes.UNKNOWN_PERSON.code}
+
+
+def test_the_good_repository_has_no_finding() -> None:
+    found = checked(GOOD)
+    assert found.problems == ()
+    assert found.intent is not None
+    assert found.files == len(GOOD)
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
+def test_a_broken_file_is_named_with_code_place_and_suggestion(row: Row) -> None:
+    found = problems(row.files)
+    match = [p for p in found if p.code == row.code.code and str(p.place) == row.at]
+    assert match, "\n".join(str(p) for p in found)
+    problem = match[0]
+    assert problem.severity == row.severity
+    assert row.says in "\n".join((problem.message, problem.hint, *problem.notes))
+    if row.alone:
+        assert len(found) == 1, "\n".join(str(p) for p in found)
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
+def test_a_finding_is_repaired_only_where_the_meaning_is_certain(row: Row) -> None:
+    fixed = repair(MemoryTree(row.files))
+    file = row.at.split(":", 1)[0]
+    if row.fix is None:
+        assert file not in fixed.changed
+        return
+    assert row.fix in fixed.changed[file].decode()
+    assert fixed.repaired == 1
+    assert row.code.code not in {p.code for p in fixed.checked.problems}
+
+
+def test_every_code_of_files_has_a_row() -> None:
+    known = {v.code for m in (file_codes, sense_codes) for v in vars(m).values() if isinstance(v, Code)}
+    covered = {row.code.code for row in ROWS.values()}
+    assert known - covered == NEEDS_A_DISK | NEEDS_A_ROOT
+
+
+def test_all_problems_of_all_files_come_in_one_run() -> None:
+    chosen = ("field misspelt", "choice misspelt", "drain of an unknown host", "name with a slash", "role of nobody")
+    merged: dict[str, str | bytes] = dict(GOOD)
+    for name in chosen:
+        row = ROWS[name]
+        merged.update({k: v for k, v in row.files.items() if GOOD.get(k) != v})
+    found = {(p.code, str(p.place)) for p in problems(merged)}
+    assert {(ROWS[n].code.code, ROWS[n].at) for n in chosen} <= found
