@@ -18,6 +18,7 @@ if str(ROOT) not in sys.path:
 
 from docs.pages_files import files_page  # noqa: E402 - the line above makes this importable
 from docs.pages_http import http_page  # noqa: E402
+from docs.pages_readme import readme_page  # noqa: E402
 
 NOTICE = "<!-- Written by docs/generate.py (`make docs`). Edit the code, not this page. -->"
 
@@ -196,6 +197,7 @@ def cell(text: str) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "README.md": readme_page,
     "docs/map.md": map_page,
     "docs/reference/cli.md": cli_page,
     "docs/reference/codes.md": codes_page,
@@ -205,7 +207,9 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def rendered(page: Callable[[], str]) -> str:
-    """A page with the notice under its title."""
+    """A page with the notice under its title. The README is written by people but for its picture."""
+    if page is readme_page:
+        return page()
     title, _, rest = page().partition("\n\n")
     return f"{title}\n\n{NOTICE}\n\n{rest}"
 

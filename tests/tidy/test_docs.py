@@ -57,6 +57,10 @@ def test_reference_pages_are_all_generated() -> None:
     assert there - made == {"docs/reference/README.md"}
 
 
+def test_the_readme_shows_a_real_plan() -> None:
+    assert "\n+ place" in generator().readme_page()
+
+
 def test_the_map_names_every_module() -> None:
     text = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
     check_none([source.shown for source in product() if f"(../{source.shown})" not in text], "missing from docs/map.md")
