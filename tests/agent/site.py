@@ -17,7 +17,17 @@ from fractions import Fraction
 from pathlib import Path
 
 from gridops.base.canon import digest_bytes
-from gridops.base.ids import ConfigName, DeviceId, Digest, EngineName, HostId, PersonName, ProfileName, ReplicaId, ScopeName
+from gridops.base.ids import (
+    ConfigName,
+    DeviceId,
+    Digest,
+    EngineName,
+    HostId,
+    PersonName,
+    ProfileName,
+    ReplicaId,
+    ScopeName,
+)
 from gridops.base.record import digest_of, to_bytes
 from gridops.disk.keyring import create_secret
 from gridops.model.action import Action, DeviceGeneration, Drain, Load, Operate, Unload, Warm
@@ -34,6 +44,8 @@ from gridops.protocol.messages import (
     GrantMode,
     Receipt,
     Term,
+)
+from gridops.protocol.messages import (
     genesis as first_head,
 )
 from gridops.protocol.receipts import stored
@@ -113,7 +125,7 @@ class Site:
     tls: TlsIdentity | None = None
     artifacts: tuple[Path, ...] = ()
     seq: int = 0
-    term: Term = Term(epoch=1, counter=1)
+    term: Term = field(default_factory=lambda: Term(epoch=1, counter=1))
     offset_ms: int = 0
     chain: RootChain = field(init=False)
     config: Config = field(init=False)

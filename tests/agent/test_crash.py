@@ -10,13 +10,16 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
+from gridops.base.ids import Digest
 from gridops.base.record import digest_of
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.fence import open_heads
 from gridops.protocol.messages import Outcome
 from gridops_agent.ledger import Ledger
+from gridops_agent.shell import Agent
 from tests.agent.site import Site, command, done, pid_of, receipt, until
 
 
@@ -66,7 +69,7 @@ async def recovered(site: Site) -> str:
         for body, held in host.held.items():
             found = held.state.value
             if held.state is ResidencyState.WARMING:
-                await until(lambda: host_state(agent, body) is ResidencyState.READY, 15, "keep-alive")
+                await until(partial(is_ready, agent, body), 15, "keep-alive")
             if before:
                 assert pid_of(agent, body) in before, "a living engine is adopted, never doubled"
             assert len(site.processes()) <= 1
@@ -78,9 +81,8 @@ async def recovered(site: Site) -> str:
     return found
 
 
-def host_state(agent: object, body: str) -> ResidencyState:
-    state: ResidencyState = agent.memory.host.held[body].state  # type: ignore[attr-defined]
-    return state
+def is_ready(agent: Agent, body: Digest) -> bool:
+    return agent.memory.host.held[body].state is ResidencyState.READY
 
 
 def test_an_agent_killed_before_any_of_its_writes_comes_back_true(make_site: Callable[..., Site]) -> None:

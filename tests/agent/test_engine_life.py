@@ -232,4 +232,3 @@ async def test_an_argument_that_the_engine_does_not_know_is_refused(
         assert (answer.outcome, answer.code) == (Outcome.REFUSED, "bad_argument")
         assert answer.detail is not None
         assert says in answer.detail
-

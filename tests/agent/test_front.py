@@ -67,7 +67,11 @@ async def test_a_chat_goes_through_the_front_under_every_served_id(site: Site) -
 
 async def test_nobody_gets_in_without_a_key_of_the_last_directive(site: Site) -> None:
     async with warmed(site) as (agent, _), client(agent) as http:
-        for headers in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {CLIENT_KEY}"}):
+        for headers in (
+            {"Authorization": ""},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": f"Basic {CLIENT_KEY}"},
+        ):
             for method, path in (("GET", "/v1/models"), ("POST", "/v1/chat/completions")):
                 async with http.request(method, path, json=asked(), headers=headers) as answer:
                     assert answer.status == 401, headers

@@ -64,7 +64,9 @@ async def until_file(path: Path) -> str:
     return path.read_text()
 
 
-async def test_a_process_is_proved_by_cookie_and_birth_and_ended_by_term(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_a_process_is_proved_by_cookie_and_birth_and_ended_by_term(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
     handle = await start(supervisor, tmp_path)
     assert supervisor.prove(BODY, handle) is Proof.OURS
     assert supervisor.prove(OTHER, handle) is Proof.NOT_OURS, "another command's process"

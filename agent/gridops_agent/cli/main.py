@@ -52,7 +52,9 @@ def run(args: Sequence[str]) -> int:
     """One call. Whatever happens becomes an exit code."""
     as_json = ("json" in args and ("-o" in args or "--output" in args)) or "-ojson" in args
     try:
-        answer = typer.main.get_command(app).main(list(args) or ["--help"], prog_name="gridops-agent", standalone_mode=False)
+        answer = typer.main.get_command(app).main(
+            list(args) or ["--help"], prog_name="gridops-agent", standalone_mode=False
+        )
         sys.stdout.flush()
         return answer if isinstance(answer, int) else 0
     except _UsageError as error:

@@ -84,7 +84,9 @@ def _granted(host: Host, envelope: str, now_ms: int) -> Answer:
             host = replace(host, fence=fence)
             return _receipt(host, grant.body, grant.term, now_ms, Ended(digest_of(grant.body), Outcome.VOIDED))
         case Repeat(body=body):
-            return _said_before(host, body)
+            # The stored receipt answers it; until the controller acknowledges it every heartbeat brings it along.
+            stored = receipts.stored(host.receipts, body)
+            return host, ((BeatSoon(),) if stored is not None and stored.rseq > host.receipts.acked else ())
         case Cancel(body=body):
             return _cancel(host, body, now_ms)
         case Reject(final=True, grant=grant, fence=fence, code=code, detail=detail):
@@ -96,17 +98,6 @@ def _granted(host: Host, envelope: str, now_ms: int) -> Answer:
             return host, (Warn(code, detail),)
         case _:
             assert_never(ruling)
-
-
-def _said_before(host: Host, body: Digest) -> Answer:
-    """The controller asks again about something decided: send its receipt once more, whatever it acknowledged."""
-    stored = receipts.stored(host.receipts, body)
-    if stored is None or stored.rseq > host.receipts.acked:
-        return host, ()
-    again = receipts.acknowledge(host.receipts, stored.rseq - 1)
-    if isinstance(again, Alarm):
-        raise Bug("a stored receipt is not above the newest")
-    return replace(host, receipts=again), (BeatSoon(),)
 
 
 def _cancel(host: Host, body: Digest, now_ms: int) -> Answer:

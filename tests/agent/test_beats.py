@@ -1,0 +1,317 @@
+"""The talk with a controller: over real TLS, pinned, signed, fresh; and what goes on while nobody answers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gridops.base.canon import digest_bytes
+from gridops.base.errors import Failed, Refusal, Unreachable
+from gridops.base.ids import Digest, HostId, PersonName
+from gridops.base.record import digest_of, from_bytes, from_data, to_bytes, to_data
+from gridops.model.snapshot import ResidencyState
+from gridops.protocol.messages import Beat, Heartbeat, JoinReply, JoinRequest, Outcome, Receipt
+from gridops.protocol.open import open_heartbeat, open_receipt
+from gridops.trust.envelope import open_envelope, seal
+from gridops.trust.join import Token, join_key, make_token, parse_token, reply_mac, request_mac, same_mac
+from gridops.trust.keys import MachineSigner, parse_key
+from gridops.trust.root import RoleKey, RoleName, Root, seal_root
+from gridops.trust.secret import Secret
+from gridops.trust.tls import TlsIdentity, self_signed
+from gridops_agent.config import read_config
+from gridops_agent.joining import join
+from gridops_agent.shell import Agent
+from tests.agent.site import CONTROLLER, DAY, HOST, PERSON, Site, pid_of, until, wall_ms
+
+
+@dataclass
+class Desk:
+    """A controller as far as one host can see: it reads heartbeats, keeps receipts, and says what it is told to."""
+
+    site: Site
+    tls: TlsIdentity
+    signer: MachineSigner = CONTROLLER
+    grants: list[str] = field(default_factory=list)
+    roots: list[str] = field(default_factory=list)
+    receipts: dict[int, Receipt] = field(default_factory=dict)
+    beats: list[Heartbeat] = field(default_factory=list)
+    admitted: bool = True
+    changes: dict[str, Any] = field(default_factory=dict)
+    raw: Any = None
+    secret: bytes = b"s" * 32
+
+    async def beat(self, request: web.Request) -> web.Response:
+        if self.raw is not None:
+            return web.json_response(self.raw)
+        beat = from_data(Beat, await request.json())
+        key = parse_key(self.site.host_key)
+        heartbeat = open_heartbeat(beat.heartbeat, key)
+        self.beats.append(heartbeat)
+        if not self.admitted:
+            error = {"code": "not_admitted", "message": "the key is not committed yet"}
+            return web.json_response({"error": error}, status=403)
+        for text in beat.receipts:
+            receipt = open_receipt(text, key)
+            assert self.receipts.setdefault(receipt.rseq, receipt) == receipt, "a receipt never changes"
+        directive = self.site.directive(self.grants, acked=max(self.receipts, default=0), nonce=heartbeat.nonce)
+        new = tuple(self.roots[heartbeat.root_version - 1 :])
+        directive = replace(directive, roots=new, **self.changes)
+        return web.json_response({"directive": seal("directive", to_bytes(directive), self.signer)})
+
+    async def list_roots(self, request: web.Request) -> web.Response:
+        return web.json_response({"roots": [self.site.chain.text, *self.roots]})
+
+    async def join(self, request: web.Request) -> web.Response:
+        text = (await request.json())["request"]
+        claimed = json.loads(base64.b64decode(json.loads(text)["payload"]))
+        opened = open_envelope(text, kind="join", keys=(parse_key(claimed["host_key"]),))
+        asked = from_bytes(JoinRequest, opened.payload)
+        key = join_key(self.secret)
+        if not same_mac(request_mac(key, asked.fleet, asked.host_key, asked.nonce), asked.mac):
+            return web.json_response({"error": {"code": "bad_mac", "message": "not this token"}}, status=403)
+        roots = (self.site.chain.text, *self.roots)
+        reply = JoinReply(roots=roots, mac=reply_mac(key, asked.host_key, asked.nonce, roots))
+        return web.json_response({"reply": to_data(reply) | self.changes})
+
+
+@asynccontextmanager
+async def listening(desk: Desk) -> AsyncIterator[str]:
+    """The controller's listener; yields its URL."""
+    folder = desk.site.state.parent
+    (folder / "c.pem").write_text(desk.tls.cert_pem)
+    (folder / "c.key").write_bytes(desk.tls.key_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "c.pem", folder / "c.key")
+    app = web.Application()
+    app.router.add_post("/v1/beat", desk.beat)
+    app.router.add_get("/v1/roots", desk.list_roots)
+    app.router.add_post("/v1/join", desk.join)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    port = int(desk.site.config.controller.rpartition(":")[2])
+    site = web.TCPSite(runner, "127.0.0.1", 0 if port == 1 else port, ssl_context=context)
+    await site.start()
+    try:
+        yield f"https://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture(scope="module")
+def tls() -> TlsIdentity:
+    return self_signed(("127.0.0.1",), wall_ms() - DAY, 300)
+
+
+@pytest.fixture
+def desk(make_site: Any, tls: TlsIdentity) -> Desk:
+    return Desk(make_site(tls=tls), tls)
+
+
+@asynccontextmanager
+async def talking(desk: Desk) -> AsyncIterator[Agent]:
+    """A running agent and its controller, beating for real."""
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            agent._loops = [asyncio.ensure_future(w) for w in (agent._beat_on(), agent.effects.watch())]
+            await until(lambda: bool(desk.beats), 5, "a heartbeat")
+            yield agent
+
+
+async def test_a_command_travels_over_tls_and_its_receipt_comes_back(desk: Desk) -> None:
+    async with talking(desk) as agent:
+        body = desk.site.body(desk.site.warm())
+        desk.grants = [desk.site.grant(body)]
+        await until(lambda: 1 in desk.receipts, 15, "the receipt")
+        assert desk.receipts[1].outcome is Outcome.SUCCEEDED
+        assert desk.receipts[1].body == digest_of(body)
+        await until(lambda: desk.beats[-1].inventory.residencies[0].state is ResidencyState.READY, 3)
+        last = desk.beats[-1]
+        assert (last.head.seq, last.receipt_head, last.open) == (1, 1, ())
+        assert last.inventory.endpoint == agent._endpoint
+        assert last.inventory.front_cert == agent._front_cert
+        assert last.inventory.cached == (desk.site.model.digest,)
+        assert [b.hseq for b in desk.beats] == list(range(1, len(desk.beats) + 1))
+        assert len({b.nonce for b in desk.beats}) == len(desk.beats)
+
+
+async def test_receipts_are_repeated_until_they_are_acknowledged(desk: Desk) -> None:
+    async with talking(desk) as agent:
+        desk.changes = {"acked_rseq": 0}
+        desk.grants = [desk.site.grant(desk.site.body(desk.site.load()))]
+        await until(lambda: 1 in desk.receipts, 10)
+        desk.receipts.clear()
+        await until(lambda: 1 in desk.receipts, 3, "the receipt again")
+        desk.changes = {}
+        await until(lambda: agent.memory.host.receipts.acked == 1, 3)
+
+
+async def test_without_a_controller_what_runs_is_kept_alive_and_stays_so_after_a_restart(desk: Desk) -> None:
+    async with talking(desk) as agent:
+        desk.grants = [desk.site.grant(desk.site.body(desk.site.warm()))]
+        await until(lambda: 1 in desk.receipts, 15)
+        keys = agent.front.table.keys
+        assert keys
+    async with desk.site.agent() as agent:  # nobody listens at the controller's address any more
+        agent._loops = [asyncio.ensure_future(w) for w in (agent._beat_on(), agent.effects.watch())]
+        (body,) = agent.memory.host.held
+        assert agent.front.table.keys == keys, "clients get in by the last word"
+        old = pid_of(agent, body)
+        os.kill(old, signal.SIGKILL)
+        await until(lambda: agent.memory.host.held[body].restarts == 1, 5)
+        await until(lambda: agent.memory.host.held[body].state is ResidencyState.READY, 10)
+        assert "does not answer" in agent._talk
+        assert not agent.hours.fresh()
+
+
+async def test_a_host_that_is_not_admitted_waits_and_does_nothing(desk: Desk) -> None:
+    desk.admitted = False
+    async with talking(desk) as agent:
+        await until(lambda: agent._talk.startswith("pending"), 3)
+        assert agent.memory.host.last_word.keys == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "signer", "code"),
+    [
+        ({"nonce": "of another heartbeat"}, CONTROLLER, "stale_session"),
+        ({"host": HostId("other")}, CONTROLLER, "wrong_host"),
+        ({"fleet": digest_bytes(b"other")}, CONTROLLER, "wrong_fleet"),
+        ({"now_ms": wall_ms() + 2 * DAY, "expires_ms": wall_ms() + 3 * DAY}, CONTROLLER, "clock_disagrees"),
+        ({"expires_ms": 1}, CONTROLLER, "stale_session"),
+        ({}, MachineSigner.from_seed(b"thief".ljust(32, b"!")), "bad_signature"),
+    ],
+)
+async def test_a_directive_that_is_not_for_this_moment_is_not_believed(
+    desk: Desk, changes: dict[str, Any], signer: MachineSigner, code: str
+) -> None:
+    desk.changes, desk.signer = changes, signer
+    desk.grants = [desk.site.grant(desk.site.body(desk.site.warm()))]
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            before = agent.memory.host
+            with pytest.raises(Refusal) as caught:
+                await agent.beat()
+            assert caught.value.code == code
+            assert agent.memory.host is before
+
+
+async def test_an_hour_between_the_clocks_is_no_reason_to_stop(desk: Desk) -> None:
+    desk.site.offset_ms = 3_600_000
+    async with talking(desk) as agent:
+        desk.grants = [desk.site.grant(desk.site.body(desk.site.load()))]
+        await until(lambda: 1 in desk.receipts, 10)
+        assert desk.receipts[1].outcome is Outcome.SUCCEEDED
+        assert abs(agent.hours.now_ms() - wall_ms() - 3_600_000) < 5_000
+
+
+async def test_another_certificate_than_the_pinned_one_is_refused(desk: Desk) -> None:
+    desk.tls = self_signed(("127.0.0.1",), wall_ms() - DAY, 300)
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            with pytest.raises(Unreachable, match="does not answer"):
+                await agent.beat()
+    assert desk.beats == []
+
+
+async def test_a_rotated_controller_key_is_learnt_from_the_roots_and_kept(desk: Desk) -> None:
+    new = MachineSigner.from_seed(b"n" * 32)
+    first = desk.site.chain.root
+    roles = tuple(
+        replace(r, keys=(RoleKey(holder=PersonName("controller"), key=new.public.text),))
+        if r.name is RoleName.CONTROLLER
+        else r
+        for r in first.roles
+    )
+    second: Root = replace(first, version=2, fleet=desk.site.chain.fleet, roles=roles, controller_epoch=2)
+    desk.roots = [seal_root(second, PERSON)]
+    desk.signer = new
+    desk.site.term = replace(desk.site.term, epoch=2)
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            await agent.beat()
+            assert agent.memory.host.chain.root.version == 2
+            assert agent.memory.host.fence.term.epoch == 2
+        async with desk.site.agent() as agent:
+            assert agent.memory.host.chain.root.version == 2, "after a restart too"
+    assert len(list(desk.site.config.roots.glob("*.json"))) == 2
+
+
+@pytest.mark.parametrize("raw", [[], {}, {"directive": 7}, "x"])
+async def test_nonsense_from_the_other_side_is_an_unreachable_controller(desk: Desk, raw: Any) -> None:
+    desk.raw = raw
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            with pytest.raises(Unreachable, match="is it a gridops controller"):
+                await agent.beat()
+
+
+async def test_once_carries_out_what_is_wanted_and_delivers_the_receipts(desk: Desk) -> None:
+    desk.grants = [desk.site.grant(desk.site.body(desk.site.warm()))]
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            assert await agent.once() == "fresh"
+    assert desk.receipts[1].outcome is Outcome.SUCCEEDED
+    assert len(desk.site.processes()) == 1
+
+
+# --- joining --------------------------------------------------------------------------------------------------------
+
+
+def invited(desk: Desk, url: str, folder: Path, secret: bytes = b"s" * 32) -> tuple[Any, Token]:
+    token = parse_token(make_token(desk.site.chain.fleet, HOST, secret))
+    return replace(desk.site.config, state=folder, controller=url, fleet=token.fleet), token
+
+
+async def test_joining_proves_both_sides_and_leaves_a_complete_state_folder(desk: Desk, tmp_path: Path) -> None:
+    async with listening(desk) as url:
+        config, token = invited(desk, url, tmp_path / "new")
+        joined = await join(config, token, "0.1.0")
+        assert read_config(config.state) == config
+        async with Agent(config, "0.1.0") as agent:
+            assert agent.memory.host.chain.fleet == desk.site.chain.fleet
+            assert agent.memory.host.fence.host_key == joined.key.text
+        for secret in (config.seed, config.front_key, config.ledger):
+            assert secret.stat().st_mode & 0o077 == 0
+        with pytest.raises(Failed, match="joined a fleet already"):
+            await join(config, token, "0.1.0")
+
+
+async def test_a_wrong_token_a_false_controller_and_a_false_fleet_are_refused_and_can_be_tried_again(
+    desk: Desk, tmp_path: Path
+) -> None:
+    async with listening(desk) as url:
+        config, token = invited(desk, url, tmp_path / "new", b"x" * 32)
+        with pytest.raises(Refusal, match="not this token"):
+            await join(config, token, "0.1.0")
+        config, token = invited(desk, url, tmp_path / "new")
+        desk.changes = {"mac": "0" * 64}
+        with pytest.raises(Refusal) as caught:
+            await join(config, token, "0.1.0")
+        assert caught.value.code == "bad_mac"
+        desk.changes = {}
+        other = Token(fleet=Digest(digest_bytes(b"other")), host=HOST, secret=Secret(b"s" * 32))
+        with pytest.raises(Refusal) as caught:
+            await join(replace(config, fleet=other.fleet), other, "0.1.0")
+        assert caught.value.code == "wrong_fleet"
+        assert not config.file.exists()
+        before = config.seed.read_bytes()
+        await join(config, token, "0.1.0")
+        assert config.seed.read_bytes() == before, "a repeated try keeps the host's key"
