@@ -6,6 +6,7 @@ Without `--plan` it plans as `gridops plan` does; with it, it reads a stored pla
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -13,9 +14,10 @@ import typer
 from gridops.base.errors import Failed
 from gridops.base.ids import ReplicaId, split_replica
 from gridops.cli.output import Context, Usage, context_of, dump_json
-from gridops.cli.planning import AGAINST, Place, intent_of, look, place_of, plan_scope, plans_of, read_stored
+from gridops.cli.planning import AGAINST, Place, inputs_of, intent_of, look, place_of, plan_scope, plans_of, read_stored
 from gridops.files.near import nearest
 from gridops.model.plan import Plan
+from gridops.planner.explain import rejected_by
 from gridops.planner.render_explain import explain_document, explain_lines
 from gridops.planner.render_text import Style
 from gridops.planner.render_words import ASCII, UTF8
@@ -52,7 +54,7 @@ def explain(
         raise Usage(str(error)) from error
     name, now_ms = ReplicaId(replica), int(time.time() * 1000)
     place = place_of(context)
-    plans = _plans(context, place, plan, against, now_ms)
+    plans = _plans(context, place, plan, against, (name, now_ms))
     found = next((p for p in plans if explain_document(p, name) is not None), None)
     if found is None:
         raise _unknown(name, plans)
@@ -66,13 +68,25 @@ def explain(
     )
 
 
-def _plans(context: Context, place: Place, stored: str | None, against: str, now_ms: int) -> list[Plan]:
+def _plans(
+    context: Context, place: Place, stored: str | None, against: str, moment: tuple[ReplicaId, int]
+) -> list[Plan]:
+    """The plans that may know the replica; new ones also say what a large fleet's plan leaves out."""
+    replica, now_ms = moment
     if stored is not None:
         scope = context.scopes[0] if len(context.scopes) == 1 else None
         return [read_stored(place, plans_of(place), stored, scope)]
     intent = intent_of(place)
-    seen = look(context, place, intent, now_ms, against)
-    return [plan_scope(place, intent, scope, state, now_ms) for scope, state in seen.items()]
+    made = []
+    for scope, seen in look(context, place, intent, now_ms, against).items():
+        plan = plan_scope(place, intent, scope, seen, now_ms)
+        bare = next((c for c in plan.report.choices if c.replica == replica and not c.rejected), None)
+        if bare is not None:
+            full = replace(bare, rejected=rejected_by(inputs_of(place, intent, scope, seen, now_ms), replica))
+            choices = tuple(full if c is bare else c for c in plan.report.choices)
+            plan = replace(plan, report=replace(plan.report, choices=choices))
+        made.append(plan)
+    return made
 
 
 def _unknown(replica: ReplicaId, plans: list[Plan]) -> Failed:

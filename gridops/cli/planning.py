@@ -68,6 +68,9 @@ def place_of(context: Context) -> Place:
         checkout = Checkout(directory)
     except Failed:
         checkout = None
+    if checkout is not None and checkout.root is not None and checkout.root != directory.resolve():
+        context.say(f"note: {directory} is not the root of its repository; its commits and stored plans are not read")
+        checkout = None
     bare = checkout is not None and checkout.root is None
     if not bare and not any((directory / folder).is_dir() for folder in FOLDERS):
         raise Usage(
@@ -131,13 +134,18 @@ def look(context: Context, place: Place, intent: Intent, now_ms: int, against: s
 
 def plan_scope(place: Place, intent: Intent, scope: ScopeName, seen: Seen, now_ms: int) -> Plan:
     """One checked plan of a scope, compared with what is in force."""
-    parent = seen.targets.get(scope)
-    inputs = Inputs(intent, scope, place.fleet, seen.snapshot, parent, now_ms, __version__, seen.watching_since_ms)
+    inputs = inputs_of(place, intent, scope, seen, now_ms)
     plan = make_plan(inputs)
     faults = check(plan, inputs)
     if faults:
         raise Bug(f"the plan breaks rules of its own: {'; '.join(faults[:5])}")
     return plan
+
+
+def inputs_of(place: Place, intent: Intent, scope: ScopeName, seen: Seen, now_ms: int) -> Inputs:
+    """What the planner is asked."""
+    parent = seen.targets.get(scope)
+    return Inputs(intent, scope, place.fleet, seen.snapshot, parent, now_ms, __version__, seen.watching_since_ms)
 
 
 def from_base(place: Place, base: Intent, scope: ScopeName, seen: Seen, now_ms: int) -> Seen:

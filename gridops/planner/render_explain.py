@@ -140,7 +140,8 @@ def _terms(choice: Choice, style: Style, *, every: bool) -> list[str]:
     for term in equal if every else ():
         lines += hang("    equal    ", f"{_term(term)}: {_value(term, term.winner)}", style.width)
     if equal and not every:
-        lines += hang("    equal    ", f"in {len(equal)} terms that come first (-v names them)", style.width)
+        terms = "the term that comes" if len(equal) == 1 else f"{len(equal)} terms that come"
+        lines += hang("    equal    ", f"in {terms} first (-v names what)", style.width)
     return [*lines, *hang("    decided  ", text, style.width)]
 
 

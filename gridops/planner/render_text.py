@@ -149,9 +149,10 @@ def _blocks(plan: Plan, style: Style) -> list[str]:
     lines: list[str] = []
     names = [d.replica for d in plan.decisions] + [u.replica for u in extra_unplaced(plan)]
     column = min(max(cells(name) for name in names), 24)
+    profiles = min(max((cells(d.profile) for d in plan.decisions), default=0), 24)
     for group in by_profile(plan):
         shared = len({(why(d, style.symbols.arrow), d.cause.at) for d in group}) == 1
-        lines += _block_head(group[0], shared, style)
+        lines += _block_head(group[0], profiles, style) if shared else [style.paint(group[0].profile, "head")]
         for decision in group:
             lines += _decision(decision, plan, style, column, with_why=not shared)
     for unplaced in extra_unplaced(plan):
@@ -162,17 +163,17 @@ def _blocks(plan: Plan, style: Style) -> list[str]:
     return lines
 
 
-def _block_head(decision: Decision, shared: bool, style: Style) -> list[str]:
+def _block_head(decision: Decision, column: int, style: Style) -> list[str]:
     """Profile, the reason that its decisions share, and where that stands, right-aligned where it fits."""
-    if not shared:
-        return [style.paint(decision.profile, "head")]
     name, reason, at = decision.profile, clean(why(decision, style.symbols.arrow)), clean(place_line(decision.cause.at))
-    left = f"{pad(name, 11)} {reason}"
+    first = f"{pad(name, column)}   "
+    left = first + reason
     if cells(left) + 2 + cells(at) <= style.width:
         lines = [pad(left, style.width - cells(at)) + at if at else left]
     else:
-        lines = hang(f"{pad(name, 11)} ", reason, style.width)
-        lines += [" " * 12 + line for line in wrap(at, style.width - 12)] if at else []
+        indent = cells(first) if cells(first) + cells(at) <= style.width else 4
+        lines = hang(first, reason, style.width)
+        lines += [" " * indent + line for line in wrap(at, style.width - indent)] if at else []
     return [style.paint(name, "head") + lines[0][len(name) :], *lines[1:]]
 
 

@@ -91,6 +91,20 @@ def test_a_folder_without_git_can_be_planned(fleet, call, tmp_path) -> None:
     assert "commit" not in answer.json["intent"]
 
 
+def test_a_fleet_inside_another_repository_is_planned_as_uncommitted(fleet, call, git, tmp_path) -> None:
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    git(outer, "init", "-q")
+    git(outer, "commit", "-q", "--allow-empty", "-m", "Outer")
+    subprocess.run(["rm", "-rf", str(fleet / ".git")], check=True)
+    fleet.rename(outer / "examples")
+    answer = call("plan", "-C", outer / "examples", "-o", "json")
+    assert "commit" not in answer.json["intent"]
+    assert answer.json["hypothetical"] is True
+    assert "not the root of its repository" in answer.err
+    assert call("plan", "-C", outer / "examples", "--base", "HEAD").code == exits.USAGE
+
+
 def test_every_format_comes_from_one_run(fleet, call, tmp_path) -> None:
     out = {form: tmp_path / form for form in ("json", "jsonl", "yaml", "markdown", "github")}
     answer = call("plan", "-C", fleet, "-o", "text", *(x for f, p in out.items() for x in ("-o", f"{f}={p}")))

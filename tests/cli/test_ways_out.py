@@ -210,6 +210,16 @@ def test_control_c_is_130_and_says_nothing_of_python(call, monkeypatch, fleet) -
     assert (answer.code, answer.err) == (130, "interrupted\n")
 
 
+def test_sigterm_is_143_and_quiet() -> None:
+    code = (
+        "import os, signal, sys; from gridops.cli import helptopics, main;"
+        "helptopics.TOPICS['exit-codes'] = (lambda: os.kill(os.getpid(), signal.SIGTERM), dict);"
+        "sys.exit(main.run(['help', 'exit-codes']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "")
+
+
 @pytest.mark.parametrize("size", [10, 500_000])
 def test_a_reader_that_goes_away_is_no_error(size) -> None:
     code = (
