@@ -26,7 +26,7 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.events import words
 from gridops.controller.core.intend import Found, chain_of, judge_commit
 from gridops.controller.core.modes import permitted
-from gridops.controller.core.observe import recovering
+from gridops.controller.core.observe import now_shown, recovering
 from gridops.controller.core.progress import Progress, ended, progress
 from gridops.controller.core.reconcile import Outcome, reconcile
 from gridops.controller.core.rights import Rights
@@ -160,9 +160,12 @@ class Controller:
         now_ms = self.now()
         said = ingest.take(self.state, self.soft, key.text, (heartbeat, receipts), now_ms)
         self.soft.pulses[host] = said.pulse
+        if said.refusal is not None:
+            raise said.refusal
         self.writer.record(said.rows, now_ms)
         if said.heard is not None:
             self.soft.hosts[host] = said.heard
+            self.soft.shown.setdefault(host, {}).update(now_shown(self.state.hosts[host], said.heard))
         self._rise()
         rights = {s: self.rights(s, now_ms) for s in self.roster.desired.scopes}
         self.writer.record(issue.taken_back(self.state, host, rights), now_ms)

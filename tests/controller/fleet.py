@@ -17,9 +17,9 @@ from typing import Any
 from gridops.base.ids import HostId, PersonName, PlanId, ProfileName, ScopeName
 from gridops.base.record import from_data, to_data
 from gridops.controller import intake, views
+from gridops.controller.core.projecting import due
 from gridops.controller.planning import Planning
 from gridops.controller.project import Place, carry_out
-from gridops.controller.core.projecting import due
 from gridops.controller.service import Controller, Opening, state_dir
 from gridops.controller.statedir import GATEWAY, SEED, TLS_CERT, TLS_KEY
 from gridops.disk.keyring import create_secret
@@ -69,8 +69,7 @@ POLICIES = {
         "    actions: {concurrent: 4, per_device: 1, cooldown: 0s}\n    projection: {plan_file_every: 1s}\n"
     ),
     "policies/planning.yaml": (
-        "apiVersion: gridops/v1\nkind: Planning\n"
-        "heartbeat: {every: 1s, stale_after: 15s, recovery_grace: 2s}\n"
+        "apiVersion: gridops/v1\nkind: Planning\nheartbeat: {every: 1s, stale_after: 15s, recovery_grace: 2s}\n"
     ),
     "policies/approvals.yaml": (
         "apiVersion: gridops/v1\nkind: Approvals\nrisks:\n"

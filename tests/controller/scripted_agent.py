@@ -8,6 +8,7 @@ TLS. Effects end at once unless the script says otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from gridops.base.ids import DeviceId, Digest, EngineName, HostId, ReplicaId
@@ -112,9 +113,7 @@ class ScriptedAgent:
         self.last = directive
         self.chain = walk(self.chain, directive.roots)
         epoch = self.chain.root.controller_epoch
-        self.session = fresh.hear(
-            self.session, directive, epoch=epoch, wall_ms=self.now_ms, mono_ms=self.now_ms
-        )
+        self.session = fresh.hear(self.session, directive, epoch=epoch, wall_ms=self.now_ms, mono_ms=self.now_ms)
         self.fence = fences.raise_term(self.fence, directive.term, self.chain)
         acknowledged = chain_of_receipts.acknowledge(self.receipts, directive.acked_rseq)
         assert not isinstance(acknowledged, Alarm), acknowledged
@@ -126,7 +125,16 @@ class ScriptedAgent:
     def restart(self, boot: str) -> None:
         """The agent begins anew on the same ledger; processes live on."""
         self.boot = boot
-        self.session = fresh.begin(self.chain.fleet, self.host, boot, floor_ms=self.session.floor_ms, epoch=self.session.epoch)
+        self.session = fresh.begin(
+            self.chain.fleet, self.host, boot, floor_ms=self.session.floor_ms, epoch=self.session.epoch
+        )
+
+    def twin(self, boot: str) -> ScriptedAgent:
+        """Another agent with the same key and a copy of the same ledger and processes: a cloned machine."""
+        other = ScriptedAgent(self.host, self.signer, self.chain, room=deepcopy(self.room), now_ms=self.now_ms)
+        other.fence, other.receipts, other.session = self.fence, self.receipts, self.session
+        other.restart(boot)
+        return other
 
     def finish(self, kind: str, outcome: Outcome = Outcome.SUCCEEDED, code: str | None = None) -> None:
         """End the open effects of a kind that was slow."""
@@ -224,7 +232,13 @@ class ScriptedAgent:
         identity_of = digest_of(body)
         self.open.pop(identity_of, None)
         statement = Statement(
-            body=identity_of, seq=body.seq, term=term, outcome=outcome, code=code, began_ms=self.now_ms, ended_ms=self.now_ms
+            body=identity_of,
+            seq=body.seq,
+            term=term,
+            outcome=outcome,
+            code=code,
+            began_ms=self.now_ms,
+            ended_ms=self.now_ms,
         )
         self.receipts, receipt = chain_of_receipts.state(self.receipts, self.boot, statement)
         self.fence = fences.settle(self.fence, identity_of, receipt.rseq)

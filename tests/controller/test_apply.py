@@ -165,9 +165,7 @@ def test_two_applies_at_once_give_one_target_and_one_busy(desk: Desk) -> None:
     plan = desk.proposal()
     document = views.plan(desk.controller.view(), plan, desk.controller.signer)
     approval = desk.fleet.approval(plan, desk.now, reads=document.binding.reads)
-    requests = [
-        desk.fleet.request("apply", desk.now, plan=PlanId(plan.id), approvals=(approval,)) for _ in range(2)
-    ]
+    requests = [desk.fleet.request("apply", desk.now, plan=PlanId(plan.id), approvals=(approval,)) for _ in range(2)]
 
     async def both() -> list[object]:
         return list(await asyncio.gather(*(desk.planning.operator(r) for r in requests), return_exceptions=True))

@@ -24,9 +24,7 @@ def automatic(fleet: Fleet) -> Desk:
 
 
 def open_wishes(desk: Desk) -> list[tuple[str, str]]:
-    return [
-        (e.body.action.kind, e.wanted.value) for b in desk.state.hosts.values() for e in ob.open_entries(b.outbox)
-    ]
+    return [(e.body.action.kind, e.wanted.value) for b in desk.state.hosts.values() for e in ob.open_entries(b.outbox)]
 
 
 def queued_undelivered(fleet: Fleet) -> Desk:

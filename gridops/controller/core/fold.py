@@ -210,7 +210,8 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
         book.attempts.pop(key, None)
         book.cooled[(action.kind, action.replica)] = at_ms
         _trim(book.cooled, limits.RESIDENCIES_PER_HOST * 4)
-        book.successes[action.replica] = Success(receipt.rseq, at_ms, action.profile, action.replica)
+        book.successes[action.replica] = Success(receipt.rseq, at_ms, action, entry.digest)
+        _trim(book.successes, limits.RESIDENCIES_PER_HOST)
         if apply is not None:
             apply.failures.pop(action.replica, None)
     elif receipt.outcome is not Outcome.VOIDED:

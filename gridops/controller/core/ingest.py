@@ -42,10 +42,12 @@ class Said:
     heard: Heard | None
     """None: nothing newer than what is known."""
     pulse: Pulse
+    refusal: Refusal | None = None
+    """The heartbeat is an old one: it is not answered, and counts only for telling two agents apart."""
 
 
 def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequence[Signed]], now_ms: int) -> Said:
-    """Rows for one request. Raises Refusal `replayed` or `wrong_fleet`, which change nothing."""
+    """Rows for one request. Raises Refusal `wrong_fleet`, which changes nothing."""
     heartbeat, signed = said
     host = heartbeat.host
     if heartbeat.fleet != soft.chain.fleet:
@@ -55,7 +57,10 @@ def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequenc
         return Said(_alarms(state, (judged,), True), None, soft.pulses.get(host, Pulse(host=host)))
     pulse, news = judged
     if not news:
-        raise Refusal(REPLAYED.code, f"heartbeat {heartbeat.hseq} of {host} is not above the last one", subject=host)
+        # Remembered all the same: a second one that goes on from it means a second agent.
+        return Said(
+            (), None, pulse, Refusal(REPLAYED.code, f"heartbeat {heartbeat.hseq} of {host} is an old one", subject=host)
+        )
     rows: list[r.Row] = []
     outbox = _outbox(state, soft, host, host_key, rows)
     outbox = _heads(state, outbox, heartbeat, rows)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gridops.base.ids import HostId, ScopeName
+from gridops.base.ids import HostId, ReplicaId, ScopeName
 from gridops.controller.core.roster import Roster
-from gridops.controller.core.soft import Soft
-from gridops.controller.core.state import HostBook, State
+from gridops.controller.core.soft import Heard, Soft
+from gridops.controller.core.state import HostBook, State, Success
 from gridops.footprint.need import identity
-from gridops.model.action import Warm
+from gridops.model.action import Drain, Load, Operate, Unload, Warm
 from gridops.model.snapshot import HostReport, Residency, ResidencyState, Snapshot, SnapshotSource
 from gridops.protocol import outbox as ob
 
@@ -60,19 +60,42 @@ def recovering(state: State, soft: Soft, roster: Roster, now_ms: int) -> tuple[H
     )
 
 
-def unseen_success(book: HostBook, soft: Soft, host: HostId, now_ms: int, patience_ms: int) -> frozenset[str]:
-    """Replicas whose last step succeeded after the newest heartbeat was made: what is reported is older than it.
+def unseen_success(book: HostBook, soft: Soft, host: HostId, now_ms: int, patience_ms: int) -> frozenset[ReplicaId]:
+    """Replicas whose last step succeeded and that no report has shown yet: what is reported is older than that.
 
-    The heartbeat says how many receipts existed when it was made, so this is order, not time; the patience only
-    bounds how long a host that never shows its success is believed.
+    The patience bounds how long a success is believed that the host never shows.
     """
-    heard = soft.hosts.get(host)
-    known = heard.receipt_head if heard is not None else 0
+    shown = soft.shown.get(host, {})
     return frozenset(
-        success.replica
-        for success in book.successes.values()
-        if success.rseq > known and now_ms - success.at_ms < patience_ms
+        replica
+        for replica, success in book.successes.items()
+        if shown.get(replica) != success.rseq and now_ms - success.at_ms < patience_ms
     )
+
+
+def now_shown(book: HostBook, heard: Heard) -> dict[ReplicaId, int]:
+    """Successes that this report shows, by the number of their receipt. Once is enough: later changes are news."""
+    return {
+        replica: success.rseq
+        for replica, success in book.successes.items()
+        if success.rseq <= heard.receipt_head and _shows(heard.report, success)
+    }
+
+
+def _shows(report: HostReport, success: Success) -> bool:
+    action = success.action
+    match action:
+        case Load():
+            return all(f.sha256 in report.cached for f in action.artifact.files)
+        case Warm():
+            return any(r.incarnation == success.body for r in report.residencies)
+        case Drain():
+            found = [r.state for r in report.residencies if r.incarnation == action.incarnation]
+            return all(state is ResidencyState.DRAINING for state in found)
+        case Unload():
+            return all(r.incarnation != action.incarnation for r in report.residencies)
+        case Operate():
+            return True
 
 
 def _with_promises(report: HostReport, book: HostBook | None) -> HostReport:

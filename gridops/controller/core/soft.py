@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gridops.base.ids import CommitId, Digest, HostId, ScopeName
+from gridops.base.ids import CommitId, Digest, HostId, ReplicaId, ScopeName
 from gridops.base.record import digest_of
 from gridops.controller.core.roster import Roster
 from gridops.model.intent import Desired, Intent
@@ -92,6 +92,8 @@ class Soft:
     intent: Intent | None = None
     """The accepted intent with its positions; None until the commit was read again after a restart."""
     hosts: dict[HostId, Heard] = field(default_factory=dict)
+    shown: dict[HostId, dict[ReplicaId, int]] = field(default_factory=dict)
+    """Per host, which successes its reports have shown (`observe.now_shown`)."""
     pulses: dict[HostId, Pulse] = field(default_factory=dict)
     scopes: dict[ScopeName, ScopeSoft] = field(default_factory=dict)
     git: GitSoft = field(default_factory=GitSoft)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from gridops.base.ids import CommitId, Digest, HostId, PersonName, PlanId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of
+from gridops.model.action import Action
 from gridops.model.fleet import Drain
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan, Terms
@@ -157,12 +158,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A step that succeeded and that the host's report has to show before the next look counts."""
+    """A step that succeeded and that the host's reports have to show before the next look counts."""
 
     rseq: int
     at_ms: int
-    profile: ProfileName
-    replica: ReplicaId
+    action: Action
+    body: Digest
 
 
 @dataclass(slots=True)

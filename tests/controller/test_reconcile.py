@@ -1,0 +1,229 @@
+"""Which commands follow: limits, back-off, what is believed of a success, and destructive work that was withdrawn."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridops.controller import views
+from gridops.controller.core.state import Attempt
+from gridops.model.action import Drain, Load, Warm
+from gridops.model.snapshot import HostState
+from gridops.protocol import outbox as ob
+from tests.controller.fleet import AUTOMATIC, POLICIES, Desk, Fleet, mode, profile
+
+WIDE = mode("{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, rollout, rebalance, remove]}}")
+
+
+def started(fleet: Fleet, **files: str) -> Desk:
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC, **files})
+    desk = Desk(fleet)
+    desk.beat()
+    desk.beat()
+    return desk
+
+
+def open_kinds(desk: Desk) -> list[str]:
+    return sorted(e.body.action.kind for b in desk.state.hosts.values() for e in ob.open_entries(b.outbox))
+
+
+def held(desk: Desk) -> str:
+    return "\n".join(views.status(desk.controller.view()).scopes[0].held)
+
+
+def slow(desk: Desk, *kinds: str) -> None:
+    for agent in desk.fleet.agents.values():
+        agent.room.slow |= set(kinds)
+
+
+def finish(desk: Desk, *kinds: str) -> None:
+    for agent in desk.fleet.agents.values():
+        for kind in kinds:
+            agent.room.slow.discard(kind)
+            agent.finish(kind)
+
+
+def test_one_artifact_is_fetched_by_two_hosts_at_most_and_the_concurrent_limit_holds(fleet: Fleet) -> None:
+    budgets = POLICIES["policies/budgets.yaml"].replace("concurrent: 4", "concurrent: 1")
+    desk = started(fleet, **{"policies/budgets.yaml": budgets, "profiles.d/coder.yaml": profile(replicas=2)})
+    slow(desk, "load")
+    desk.settle(3)
+    assert open_kinds(desk) == ["load"]
+    assert "1 of 1 commands are under way" in held(desk)
+    finish(desk, "load")
+    desk.settle()
+    assert desk.ready() == ["coder/1", "coder/2"]
+    desk.controller.close()
+
+
+def test_loads_of_the_same_artifact_wait_for_each_other(fleet: Fleet) -> None:
+    budgets = POLICIES["policies/budgets.yaml"].replace("per_device: 1", "per_device: 1, loads_per_artifact: 1")
+    desk = started(fleet, **{"policies/budgets.yaml": budgets, "profiles.d/coder.yaml": profile(replicas=2)})
+    slow(desk, "load")
+    desk.settle(3)
+    assert open_kinds(desk) == ["load"]
+    assert "fetching the same artifact" in held(desk)
+    finish(desk, "load")
+    desk.settle()
+    assert desk.ready() == ["coder/1", "coder/2"]
+    desk.controller.close()
+
+
+def test_one_command_at_a_time_on_a_device(fleet: Fleet) -> None:
+    desk = started(fleet, **{"profiles.d/other.yaml": profile("other", sha="sha256:" + "cd" * 32)})
+    for agent in desk.fleet.agents.values():
+        agent.room.cached |= {"sha256:" + "ab" * 32, "sha256:" + "cd" * 32}
+    slow(desk, "warm")
+    desk.settle(3)
+    for host in desk.state.hosts.values():
+        warm = [e for e in ob.open_entries(host.outbox) if isinstance(e.body.action, Warm)]
+        assert len(warm) <= 1
+    finish(desk, "warm")
+    desk.settle()
+    assert desk.ready() == ["coder/1", "other/1"]
+    desk.controller.close()
+
+
+BACKOFF = {1: 30_000, 2: 60_000, 3: 120_000, 7: 1_920_000, 8: 3_600_000, 40: 3_600_000}
+
+
+@pytest.mark.parametrize("failures", sorted(BACKOFF))
+def test_back_off_doubles_up_to_an_hour(failures: int) -> None:
+    assert Attempt(failures, 1_000).wait_until_ms == 1_000 + BACKOFF[failures]
+
+
+def test_a_failing_load_backs_off_per_kind_host_and_profile_and_leaves_others_alone(fleet: Fleet) -> None:
+    desk = started(fleet, **{"profiles.d/other.yaml": profile("other", sha="sha256:" + "cd" * 32)})
+    failing = {}
+    for name, agent in desk.fleet.agents.items():
+        agent.room.cached.add("sha256:" + "cd" * 32)
+        agent.room.fails["load"] = "wrong_digest"
+        failing[name] = agent
+    desk.settle(10)
+    loads = [k for _, k, _ in desk.executed() if k == "load"]
+    assert len(loads) == 1
+    assert desk.ready() == ["other/1"]
+    assert "failed 1 times (wrong_digest)" in held(desk)
+    desk.clock.pass_by(30_000)
+    desk.settle(2)
+    assert len([k for _, k, _ in desk.executed() if k == "load"]) == 2
+    desk.controller.close()
+
+
+def test_back_off_survives_a_restart(fleet: Fleet) -> None:
+    desk = started(fleet)
+    for agent in desk.fleet.agents.values():
+        agent.room.fails["load"] = "wrong_digest"
+    desk.settle(4)
+    tries = len(desk.executed())
+    desk.restart()
+    desk.settle(6)
+    assert len(desk.executed()) == tries
+    desk.controller.close()
+
+
+def test_a_refusal_that_says_not_now_is_tried_again_without_back_off(fleet: Fleet) -> None:
+    """The device changed between look and act; the next look is enough."""
+    desk = started(fleet)
+    for agent in desk.fleet.agents.values():
+        agent.room.fails["load"] = "precondition"
+    desk.settle(2)
+    for agent in desk.fleet.agents.values():
+        agent.room.fails.clear()
+    desk.settle(4)
+    assert desk.ready() == ["coder/1"]
+    desk.controller.close()
+
+
+def test_a_success_is_believed_until_a_later_heartbeat_shows_it(fleet: Fleet) -> None:
+    """Reports that lag behind the receipt do not make the step be given again, for two minutes at most."""
+    desk = started(fleet)
+    slow(desk, "load")
+    desk.settle(2)
+    agent = next(a for a in desk.fleet.agents.values() if a.open)
+    lagging = agent.inventory()
+    finish(desk, "load")
+    agent.inventory = lambda: lagging  # type: ignore[method-assign]
+
+    def loads() -> int:
+        return sum(isinstance(e.body.action, Load) for e in desk.state.hosts[agent.host].outbox.entries)
+
+    desk.settle(30, step_ms=3_000)
+    assert loads() == 1
+    assert "has not yet reported its last step" in held(desk)
+    desk.settle(20, step_ms=3_000)
+    assert loads() == 2
+    desk.controller.close()
+
+
+def test_nothing_is_sent_to_a_host_that_is_silent(fleet: Fleet) -> None:
+    desk = started(fleet)
+    desk.pass_()
+    host = next(h for h, b in desk.state.hosts.items() if ob.open_entries(b.outbox))
+    other = next(n for n in desk.fleet.agents if n != host)
+    for _ in range(20):
+        desk.clock.pass_by(1_000)
+        desk.beat(other)
+        desk.pass_()
+    assert desk.fleet.agents[host].executed == []
+    desk.controller.close()
+
+
+def test_a_paused_host_gets_nothing_new(fleet: Fleet) -> None:
+    desk = started(fleet)
+    for agent in desk.fleet.agents.values():
+        agent.room.state = HostState.PAUSED
+        agent.room.bump()
+    desk.settle(4)
+    assert desk.executed() == []
+    desk.controller.close()
+
+
+def test_a_transfer_that_nobody_wants_any_more_is_stopped(fleet: Fleet) -> None:
+    desk = started(fleet, **{"policies/mode.yaml": WIDE})
+    slow(desk, "load")
+    desk.settle(3)
+    assert open_kinds(desk) == ["load"]
+    wide_last = WIDE.replace("remove]", "remove], last_replica: [coder]")
+    desk.commit({"policies/mode.yaml": wide_last, "profiles.d/coder.yaml": profile(replicas=0)})
+    desk.settle(4)
+    assert open_kinds(desk) == []
+    assert desk.ready() == []
+    desk.controller.close()
+
+
+def test_a_drain_withdrawn_too_late_blocks_further_destructive_work_on_its_profile(fleet: Fleet) -> None:
+    """The host got the drain and has not answered; the commit is taken back: no second drain until it has."""
+    desk = started(fleet, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle()
+    assert desk.ready() == ["coder/1", "coder/2"]
+    slow(desk, "drain")
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.settle(3)
+    assert open_kinds(desk) == ["drain"]
+    victim = next(h for h, b in desk.state.hosts.items() if ob.open_entries(b.outbox))
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle(2)
+    drains = [e for b in desk.state.hosts.values() for e in b.outbox.entries if isinstance(e.body.action, Drain)]
+    assert len(drains) == 1
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.settle(3)
+    drains = [e for b in desk.state.hosts.values() for e in b.outbox.entries if isinstance(e.body.action, Drain)]
+    assert [e.body.host for e in drains] == [victim]
+    desk.controller.close()
+
+
+def test_the_same_step_is_not_repeated_within_its_cooldown(fleet: Fleet) -> None:
+    """The engine vanished and the host says so: the second start waits for the cooldown."""
+    budgets = POLICIES["policies/budgets.yaml"].replace("cooldown: 0s", "cooldown: 60s")
+    desk = started(fleet, **{"policies/budgets.yaml": budgets})
+    desk.settle(6)
+    assert desk.ready() == ["coder/1"]
+    for agent in desk.fleet.agents.values():
+        agent.room.residencies.clear()
+        agent.room.bump()
+    desk.settle(4)
+    assert len([k for _, k, _ in desk.executed() if k == "warm"]) == 1
+    desk.clock.pass_by(60_000)
+    desk.settle(3)
+    assert len([k for _, k, _ in desk.executed() if k == "warm"]) == 2
+    desk.controller.close()
