@@ -112,7 +112,7 @@ def test_commands_that_pages_show_exist_with_their_flags() -> None:
     trees = commands.programs()
     bad = []
     for page in pages():
-        if "reference" in page.parts:
+        if "reference" in page.parts or "changelog.d" in page.parts:
             continue
         for line in _shown_commands(page.read_text(encoding="utf-8")):
             words = commands.split(line)

@@ -24,6 +24,8 @@ def imports_of(source: Source, known: set[str]) -> set[str]:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.add(node.value.split(":")[0])
+            if node.value.endswith(".py"):  # run as a file that lies beside this one
+                found.add(f"{source.name.rpartition('.')[0]}.{node.value.removesuffix('.py')}")
     return (found & known) - {source.name}
 
 
