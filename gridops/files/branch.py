@@ -44,11 +44,28 @@ class Branch:
         self.ref = f"refs/heads/{name}"
 
     def newest(self) -> CommitId | None:
-        """The newest tip known here, local or as a remote was last seen: for readers."""
-        patterns = (self.ref, f"refs/remotes/*/{self.name}")
-        form = "--format=%(objectname)"
-        found = ask(self.checkout.where, "for-each-ref", "--sort=-committerdate", "--count=1", form, *patterns).text
-        return CommitId(found) if found else None
+        """The newest tip known here, local or as a remote was last seen: for readers.
+
+        Ancestry decides; dates only where histories are unrelated (they are those of the content, and may run back).
+        """
+        patterns = (self.ref, f"refs/gridops/fetched/{self.name}", f"refs/remotes/*/{self.name}")
+        form = "--format=%(committerdate:unix) %(objectname)"
+        found = [line.split() for line in ask(self.checkout.where, "for-each-ref", form, *patterns).text.splitlines()]
+        best, best_date = self.local(), -1
+        for date, name in found:
+            tip = CommitId(name)
+            if tip == best:
+                best_date = int(date)
+        for date, name in found:
+            tip = CommitId(name)
+            if best is None or (tip != best and self._newer(tip, int(date), best, best_date)):
+                best, best_date = tip, int(date)
+        return best
+
+    def _newer(self, tip: CommitId, date: int, best: CommitId, best_date: int) -> bool:
+        if self.checkout.is_ancestor(best, tip):
+            return True
+        return date > best_date and not self.checkout.is_ancestor(tip, best)
 
     def local(self) -> CommitId | None:
         return self.checkout.resolve(self.ref)

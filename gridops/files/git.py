@@ -183,8 +183,10 @@ class Checkout:
         return ask(self.where, *args).text
 
 
-def list_files(where: GitDir, commit: str, folders: tuple[str, ...]) -> dict[str, Entry]:
-    """Files below some folders of a commit or tree, by path."""
+def list_files(
+    where: GitDir, commit: str, folders: tuple[str, ...], most: int = limits.FILES
+) -> dict[str, Entry]:
+    """Files below some folders of a commit or tree, by path. Raises Failed for more than `most`."""
     raw = ask(where, "ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--", *folders).out
     found: dict[str, Entry] = {}
     for line in raw.split(b"\0"):
@@ -193,8 +195,8 @@ def list_files(where: GitDir, commit: str, folders: tuple[str, ...]) -> dict[str
         facts, _, path = line.partition(b"\t")
         mode, _, oid, size = facts.decode("ascii").split()
         found[path.decode("utf-8", "surrogateescape")] = Entry(mode, oid, 0 if size == "-" else int(size))
-    if len(found) > limits.FILES:
-        raise Failed(f"{where.shown}: {len(found)} files in {', '.join(folders)}, at most {limits.FILES} are read")
+    if len(found) > most:
+        raise Failed(f"{where.shown}: {len(found)} files in {', '.join(folders)}, at most {most} are read")
     return found
 
 

@@ -15,6 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+# Without this the library looks for git at import and raises where there is none; we name what is missing ourselves.
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+
 import git
 
 from gridops.base.errors import Bug, Failed, Unreachable

@@ -28,6 +28,8 @@ PLANS_BRANCH = "gridops/plans"
 STATE_BRANCH = "gridops/state"
 SAME = "same"
 """As branch name: plans lie under `path` on the watched branch itself."""
+PLAN_BRANCH_FILES = 400_000
+"""About a hundred thousand plans: years, after which the branch is begun anew."""
 _PLAN_ID = re.compile(r"[0-9]{8}T[0-9]{4}Z-[0-9a-f]{8}")
 _SHORT = 8
 
@@ -142,7 +144,7 @@ class PlanBranch:
     def texts(self, places: Iterable[PlanPlace]) -> dict[PlanPlace, tuple[str, str | None]]:
         """Text and result of many plans in one go, for lists. Nothing is verified."""
         tip = self.branch.newest()
-        entries = {} if tip is None else list_files(self.checkout.where, tip, (self.path,))
+        entries = {} if tip is None else list_files(self.checkout.where, tip, (self.path,), PLAN_BRANCH_FILES)
         wanted: dict[PlanPlace, tuple[Entry | None, Entry | None]] = {}
         for place in places:
             folder = self._folder(place.scope, place.id)
@@ -185,7 +187,7 @@ class PlanBranch:
 
     def _files(self) -> tuple[str, ...]:
         tip = self.branch.newest()
-        return () if tip is None else tuple(list_files(self.checkout.where, tip, (self.path,)))
+        return () if tip is None else tuple(list_files(self.checkout.where, tip, (self.path,), PLAN_BRANCH_FILES))
 
     def _contents(self, folder: str) -> dict[str, bytes]:
         tip = self.branch.newest()

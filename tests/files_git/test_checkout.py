@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -205,6 +207,16 @@ def test_variables_of_a_calling_hook_do_not_redirect_us(repo, tmp_path, monkeypa
     monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
     assert Checkout(repo).head() == wanted
     assert not Checkout(repo).dirty()
+
+
+def test_a_machine_without_git_is_told_what_to_install(repo, monkeypatch, tmp_path) -> None:
+    checkout = Checkout(repo)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Failed, match="git is not on PATH"):
+        checkout.head()
+    code = "import gridops.files.git"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_damaged_object_is_a_failure_that_says_fsck(repo, git) -> None:

@@ -181,6 +181,17 @@ def test_a_clone_reads_what_its_remote_has_and_goes_on_from_there(repo, git, tmp
     assert git(tmp_path / "clone", "rev-list", "--count", "gridops/plans") == "2"
 
 
+def test_what_is_known_of_a_remote_never_hides_newer_work_of_ours(repo, git, tmp_path) -> None:
+    PlanBranch(Checkout(repo)).write(later(9), sealed(later(9)))
+    git(tmp_path, "clone", "-q", str(repo), "clone")
+    clone = PlanBranch(Checkout(tmp_path / "clone"))
+    clone.write(later(2), sealed(later(2)))  # dated before the tip it stands on
+    assert clone.list() == (later(2).id, later(9).id)
+    PlanBranch(Checkout(repo)).write(later(10), sealed(later(10)))
+    Checkout(tmp_path / "clone").fetch("origin", "gridops/plans")
+    assert clone.list() == (later(9).id, later(10).id), "unrelated work: the newer date"
+
+
 @pytest.mark.parametrize("where", ["the same branch", "a linked work tree"])
 def test_a_checked_out_branch_is_followed_by_index_and_files(where, repo, git, tmp_path) -> None:
     if where == "the same branch":
