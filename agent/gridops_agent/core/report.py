@@ -13,6 +13,7 @@ from gridops.model.snapshot import Ownership, Residency
 from gridops.protocol.fence import open_heads
 from gridops.protocol.fresh import Session
 from gridops.protocol.messages import Heartbeat, Inventory
+from gridops.protocol.receipts import tail
 from gridops_agent.core.state import Held, Host
 
 
@@ -88,5 +89,6 @@ def heartbeat(host: Host, session: Session, nonce: str, now_ms: int, version: st
         agent_version=version,
         inventory=inventory(host, readings),
         alarms=tuple(alarm[:200] for alarm in readings.alarms)[: limits.ALARMS],
+        receipt_tail=tail(host.receipts),
         open=open_heads(host.fence),
     )

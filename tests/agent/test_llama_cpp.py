@@ -1,0 +1,133 @@
+"""The llama.cpp adapter: portable names to flags, nothing passed on unseen, and a wrapper that is never left open."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gridops.base.errors import Refusal
+from gridops.model.plan import Launch
+from gridops.model.profile import EngineArg
+from gridops_agent.engines import engines, xll_server
+from gridops_agent.engines.base import Start
+from gridops_agent.engines.llama_cpp import FLAGS, LlamaCpp
+from tests.protocol.build import warm
+
+LAUNCH = replace(warm().launch, context=4096, lanes=2)
+ALL = " ".join(
+    ["--model --alias --host --port --ctx-size --parallel --api-key-file --slots --metrics --sse-ping-interval --fit"]
+    + ["--cache-ram --no-webui"]
+    + [flag.name for flag in FLAGS.values()]
+)
+
+
+def start(launch: Launch = LAUNCH, **changes: object) -> Start:
+    made = Start(launch=launch, model=Path("/m/a.gguf"), port=18_300, key_file=Path("/k"))
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def knowing(flags: str) -> LlamaCpp:
+    """The adapter on a binary whose help names these flags."""
+    return LlamaCpp(("/bin/sh", "-c", f"echo '{flags}'"))
+
+
+def words(launch: Launch = LAUNCH, flags: str = ALL) -> list[str]:
+    return list(knowing(flags).command(start(launch)))[3:]
+
+
+def given(**args: str) -> Launch:
+    return replace(LAUNCH, args=tuple(EngineArg(name=n, value=v) for n, v in args.items()))
+
+
+def test_the_command_line_leaves_no_choice_to_the_engine_and_holds_no_secret() -> None:
+    assert words() == [
+        *("--model", "/m/a.gguf", "--alias", "coder", "--host", "127.0.0.1", "--port", "18300"),
+        *("--ctx-size", "4096", "--parallel", "2", "--api-key-file", "/k", "--slots", "--metrics"),
+        *("--sse-ping-interval", "1", "--no-webui", "--fit", "off", "--cache-ram", "0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"threads": "4"}, ["--threads", "4"]),
+        ({"flash_attn": "true"}, ["--flash-attn", "on"]),
+        ({"flash_attn": "false"}, ["--flash-attn", "off"]),
+        ({"embeddings": "true", "pooling": "mean"}, ["--embeddings", "--pooling", "mean"]),
+        ({"embeddings": "false"}, []),
+        ({"warmup": "false"}, ["--no-warmup"]),
+        ({"warmup": "true"}, []),
+        ({"gpu_layers": "-1", "batch": "512"}, ["--batch-size", "512", "--n-gpu-layers", "-1"]),
+        ({"tensor_split": "3,1.5"}, ["--tensor-split", "3,1.5"]),
+    ],
+)
+def test_portable_arguments_become_flags_in_a_stable_order(args: dict[str, str], expected: list[str]) -> None:
+    assert words(given(**args))[23:] == expected
+
+
+def test_an_argument_of_the_config_outranks_our_own_choice() -> None:
+    line = words(given(cache_ram_mib="256"))
+    assert line[-2:] == ["--cache-ram", "256"]
+    assert line.count("--cache-ram") == 1
+
+
+def test_a_build_that_cannot_honour_an_argument_refuses_it_instead_of_leaving_it_out() -> None:
+    assert "--no-webui" not in words(flags=ALL.replace("--no-webui", ""))
+    with pytest.raises(Refusal) as caught:
+        words(given(flash_attn="true"), ALL.replace("--flash-attn", ""))
+    assert caught.value.code == "bad_argument"
+
+
+@pytest.mark.parametrize("name", sorted(FLAGS))
+@pytest.mark.parametrize("value", ["", " ", "-x", "--api-key", "a b", "1;2", "../x", "ON", "x" * 99])
+def test_no_argument_carries_words_of_its_own(name: str, value: str) -> None:
+    assert LlamaCpp().objection(given(**{name: value})) is not None
+
+
+def test_only_gguf_is_read() -> None:
+    other = replace(LAUNCH, artifact=replace(LAUNCH.artifact, format="safetensors"))
+    assert "gguf" in (LlamaCpp().objection(other) or "")
+
+
+def test_the_help_is_asked_once_and_again_only_when_the_binary_changes(tmp_path: Path) -> None:
+    program = tmp_path / "llama-server"
+    program.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/count\necho '{ALL}'\n")
+    program.chmod(0o700)
+    adapter = LlamaCpp((str(program),))
+    adapter.command(start())
+    adapter.command(start())
+    assert (tmp_path / "count").read_text().split() == ["asked"]
+    program.write_text(program.read_text() + "\n")
+    adapter.command(start())
+    assert len((tmp_path / "count").read_text().split()) == 2
+
+
+def test_our_wrapper_knows_every_flag_that_it_is_given() -> None:
+    adapter = LlamaCpp((sys.executable, "-I", str(Path(xll_server.__file__))))
+    line = adapter.command(start())
+    xll_server.parser().parse_args(line[3:])
+    known = adapter._flags(adapter._override)
+    missing = {f.name for f in FLAGS.values()} - known
+    assert missing == {"--reasoning-format", "--split-mode", "--tensor-split"}, "these need a GPU or llama-server"
+
+
+def test_the_wrapper_never_opens_a_server_without_a_key(tmp_path: Path) -> None:
+    for content in ("", "\n", "  \r\n"):
+        (tmp_path / "key").write_text(content)
+        with pytest.raises(ValueError, match="holds no key"):
+            xll_server.keys(tmp_path / "key")
+    (tmp_path / "key").write_text("abc\r\n")
+    assert xll_server.keys(tmp_path / "key") == ["abc"]
+    line = [sys.executable, "-I", str(Path(xll_server.__file__)), "-m", "/nothing", "-a", "a", "--port", "1"]
+    ended = subprocess.run([*line, "--api-key-file", str(tmp_path / "key")], capture_output=True, check=False)
+    assert ended.returncode == 1
+    assert b"cannot read the model /nothing" in ended.stderr
+
+
+def test_the_registry_names_what_configs_name() -> None:
+    assert sorted(engines({})) == ["llama.cpp"]
+    assert LlamaCpp().runtimes()[0].engine == "llama.cpp"
