@@ -17,6 +17,7 @@ STARTERS = {
     "pty": ("spawn", "fork"),
     "multiprocessing": ("Process", "Pool"),
 }
+ORDER_FREE = ("sorted", "sum", "any", "all", "min", "max", "len", "set", "frozenset")
 MAY_START = ("gridops.files.git", "gridops_agent.supervise", "gridops.lab")
 
 
@@ -45,10 +46,14 @@ def process_calls(tree: ast.AST) -> list[tuple[int, str]]:
 
 
 def unsorted_sets(tree: ast.AST) -> list[tuple[int, str]]:
-    """Loops straight over a set: their order differs from run to run."""
-    loops = [(found.iter, found.lineno) for found in ast.walk(tree) if isinstance(found, ast.For)]
+    """Loops straight over a set: their order differs from run to run. Inside sorted(), any()... nobody sees it."""
+    loops, unseen = [], set()
     for found in ast.walk(tree):
-        if isinstance(found, ast.ListComp | ast.GeneratorExp | ast.DictComp) and not _feeds_order_free(tree, found):
+        if isinstance(found, ast.Call) and isinstance(found.func, ast.Name) and found.func.id in ORDER_FREE:
+            unseen |= set(found.args)
+        elif isinstance(found, ast.For):
+            loops.append((found.iter, found.lineno))
+        elif isinstance(found, ast.ListComp | ast.GeneratorExp | ast.DictComp) and found not in unseen:
             loops += [(generator.iter, found.lineno) for generator in found.generators]
     return [(line, "loop over a set") for over, line in loops if _is_set(over)]
 
@@ -93,14 +98,6 @@ def test_the_finders_find(finder: object, text: str) -> None:
 )
 def test_order_free_uses_of_a_set_are_fine(text: str) -> None:
     assert unsorted_sets(ast.parse(text)) == []
-
-
-def _feeds_order_free(tree: ast.AST, comprehension: ast.AST) -> bool:
-    """True inside sorted(), sum(), any()...: the order cannot be seen."""
-    for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and comprehension in call.args:
-            return call.func.id in ("sorted", "sum", "any", "all", "min", "max", "len", "set", "frozenset")
-    return False
 
 
 def _is_set(over: ast.AST) -> bool:
