@@ -57,7 +57,6 @@ def bench_version(benchmark: BenchmarkFixture) -> None:
     benchmark.extra_info["over_bare_ms"] = round((benchmark.stats.stats.median - bare) * 1000)
     benchmark.extra_info["ratio"] = round(benchmark.stats.stats.median / bare, 1)
     benchmark.extra_info["slowest_imports"] = slowest_imports()
-    print(f"\n--version: {benchmark.extra_info}")
 
 
 @pytest.mark.parametrize("command", [("--help",), ("validate",), ("plan",)], ids=" ".join)

@@ -18,3 +18,11 @@ def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Prints what the benches noted beside their times."""
+    session = getattr(config, "_benchmarksession", None)
+    for bench in session.benchmarks if session is not None else ():
+        for key, value in bench.extra_info.items():
+            terminalreporter.write_line(f"{bench.name}: {key} = {value}")
