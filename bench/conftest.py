@@ -20,6 +20,7 @@ def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Prints what the benches noted beside their times."""
     session = getattr(config, "_benchmarksession", None)
