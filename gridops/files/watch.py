@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from watchfiles import Change, awatch
@@ -16,17 +16,31 @@ from watchfiles import Change, awatch
 from gridops.files.git import Checkout
 
 DEBOUNCE_MS = 50
+RETRY_MS = 10_000
+"""How long until a folder that could not be watched is tried again."""
 _FILES = frozenset({"HEAD", "packed-refs"})
 _OURS = ("refs/gridops", "refs/heads/gridops")
 """What gridops writes itself: being woken by it would be a loop."""
 
 
+async def hints(checkout: Checkout, stop: asyncio.Event, wake: Callable[[], None], *, retry_ms: int = RETRY_MS) -> None:
+    """Call `wake` after each change of a branch or of HEAD, until `stop`."""
+    places = sorted({checkout.common_dir, checkout.git_dir})
+    watching = [_watch(checkout.common_dir / "refs", True, wake, retry_ms)]
+    watching += [_watch(place, False, wake, retry_ms) for place in places]
+    watchers = [asyncio.create_task(one) for one in watching]
+    try:
+        await stop.wait()
+    finally:
+        for watcher in watchers:
+            watcher.cancel()
+        await asyncio.gather(*watchers, return_exceptions=True)
+
+
 async def wakes(checkout: Checkout, *, interval_ms: int) -> AsyncIterator[None]:
     """Yield after each change of a branch or of HEAD, and at latest every `interval_ms`. Close it to stop."""
-    woken = asyncio.Event()
-    places = sorted({checkout.common_dir, checkout.git_dir})
-    watchers = [asyncio.create_task(_watch(checkout.common_dir / "refs", True, woken, interval_ms))]
-    watchers += [asyncio.create_task(_watch(place, False, woken, interval_ms)) for place in places]
+    woken, stop = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(hints(checkout, stop, woken.set, retry_ms=interval_ms))
     try:
         while True:
             with contextlib.suppress(TimeoutError):
@@ -34,9 +48,8 @@ async def wakes(checkout: Checkout, *, interval_ms: int) -> AsyncIterator[None]:
             woken.clear()
             yield None
     finally:
-        for watcher in watchers:
-            watcher.cancel()
-        await asyncio.gather(*watchers, return_exceptions=True)
+        stop.set()
+        await task
 
 
 def matters(path: str, root: Path, deep: bool) -> bool:
@@ -49,8 +62,8 @@ def matters(path: str, root: Path, deep: bool) -> bool:
     return not name.startswith(_OURS)
 
 
-async def _watch(root: Path, deep: bool, woken: asyncio.Event, interval_ms: int) -> None:
-    """Set `woken` at each change below `root`, for ever; a folder that cannot be watched is tried again."""
+async def _watch(root: Path, deep: bool, wake: Callable[[], None], retry_ms: int) -> None:
+    """Call `wake` at each change below `root`, for ever; a folder that cannot be watched is tried again."""
 
     def keep(change: Change, path: str) -> bool:
         return matters(path, root, deep)
@@ -59,5 +72,5 @@ async def _watch(root: Path, deep: bool, woken: asyncio.Event, interval_ms: int)
         # Not there yet, gone for a moment (a repack), or the system's limit of watches: the interval covers for it.
         with contextlib.suppress(OSError, RuntimeError):
             async for _ in awatch(root, watch_filter=keep, recursive=deep, step=DEBOUNCE_MS, debounce=4 * DEBOUNCE_MS):
-                woken.set()
-        await asyncio.sleep(interval_ms / 1000)
+                wake()
+        await asyncio.sleep(retry_ms / 1000)

@@ -53,11 +53,11 @@ def wrap(text: str, width: int) -> list[str]:
         for n, piece in enumerate(_pieces(word, width)):
             joined = (f"{line} {piece}" if n == 0 else line + piece) if line else piece
             if line and cells(joined) > width:
-                lines.append(line.rstrip())
+                lines.append(line.rstrip(" "))
                 line = piece
             else:
                 line = joined
-    return [*lines, line.rstrip()] if line.rstrip() or not lines else lines
+    return [*lines, line.rstrip(" ")] if line.rstrip(" ") or not lines else lines
 
 
 def _pieces(word: str, width: int) -> list[str]:
