@@ -8,7 +8,6 @@ lost: receipts are sent again until they are acknowledged, and what runs goes on
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,21 +21,12 @@ from gridops.protocol.open import open_directive
 from gridops.trust.envelope import seal
 from gridops.trust.keys import Signer
 from gridops_agent.client import Controller
+from gridops_agent.clock import SystemClock
 from gridops_agent.core.events import Heard, RootsCame
 from gridops_agent.core.report import Readings, heartbeat
 from gridops_agent.core.state import Host
 from gridops_agent.effects import Effects
 from gridops_agent.memory import Memory
-
-
-class SystemClock:
-    """The machine's clocks."""
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
 
 
 class SessionClock:

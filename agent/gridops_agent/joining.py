@@ -25,13 +25,13 @@ from gridops.trust.keys import MachineSigner, PublicKey
 from gridops.trust.root import genesis, walk
 from gridops.trust.tls import self_signed
 from gridops_agent import facts
-from gridops_agent.beats import SystemClock
 from gridops_agent.client import Controller
+from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config, write_config
 from gridops_agent.engines import engines
 from gridops_agent.ledger import Identity, Ledger
 from gridops_agent.platform import here
-from gridops_agent.shell import keep_roots
+from gridops_agent.statefolder import keep_roots
 
 TLS_DAYS = 3_650
 """The front's certificate is pinned by each signed heartbeat, so its own dates carry no trust."""

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import secrets
 import shutil
 import signal
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import aiohttp
 
 from gridops.base import limits
 from gridops.base.codes import refusals as codes
-from gridops.base.errors import BadSetup, Busy, EdgeError, GridopsError, Refusal
+from gridops.base.errors import BadSetup, EdgeError, GridopsError, Refusal
 from gridops.base.ids import short
-from gridops.disk.atomic import write_atomic
 from gridops.disk.keyring import read_secret
 from gridops.model.snapshot import HostState, ResidencyState
 from gridops.protocol import fresh
@@ -32,8 +27,9 @@ from gridops.trust.keys import MachineSigner
 from gridops.trust.tls import fingerprint
 from gridops_agent import facts
 from gridops_agent.artifacts import Artifacts
-from gridops_agent.beats import Beats, SessionClock, SystemClock
+from gridops_agent.beats import Beats, SessionClock
 from gridops_agent.client import NOT_ADMITTED
+from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
 from gridops_agent.core.events import Found, Measured, Resumed, StateChanged
 from gridops_agent.core.report import Readings
@@ -47,6 +43,7 @@ from gridops_agent.memory import Memory
 from gridops_agent.notify import notify
 from gridops_agent.platform import here
 from gridops_agent.starts import Tools
+from gridops_agent.statefolder import keep_roots, only_one, spare_roots
 from gridops_agent.status import Live, write_live
 from gridops_agent.supervise import Proof, Supervisor
 
@@ -56,7 +53,6 @@ PENDING_S = 2.0
 RETRY_S = (1.0, 30.0)
 BEAT_GAP_S = 0.1
 ALARM_KEPT_S = 600.0
-LOCK_TRIES = 5
 OLD_ENGINE_FOLDERS = 20
 
 
@@ -323,49 +319,3 @@ class Agent:
             old.sort(key=lambda f: f.stat().st_mtime)
             for folder in old[:-OLD_ENGINE_FOLDERS]:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def only_one(config: Config) -> Iterator[None]:
-    """Hold the lock of a state folder. Raises Busy while another agent holds it."""
-    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(config.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        for patience in range(LOCK_TRIES, -1, -1):
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if not patience:
-                    raise Busy(f"another agent runs on {config.state}") from error
-                time.sleep(0.1)  # `status` holds it for a moment while it looks
-        yield
-    finally:
-        os.close(handle)
-
-
-def is_running(config: Config) -> bool:
-    """Another agent holds the state folder now."""
-    try:
-        with only_one(config):
-            return False
-    except Busy:
-        return True
-
-
-def spare_roots(config: Config) -> tuple[str, ...]:
-    """The copies of the root documents, in order."""
-    try:
-        files = sorted(config.roots.glob("*.json"), key=lambda f: int(f.stem))
-        return tuple(file.read_text("utf-8") for file in files)
-    except (OSError, ValueError):
-        return ()
-
-
-def keep_roots(config: Config, roots: tuple[str, ...]) -> None:
-    """Copy the root documents beside the ledger, so that a damaged ledger leaves the host its trust."""
-    config.roots.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for number, text in enumerate(roots, start=1):
-        file: Path = config.roots / f"{number}.json"
-        if not file.exists():
-            write_atomic(file, text.encode())

@@ -18,7 +18,7 @@ from gridops_agent.engines import engines
 from gridops_agent.engines.base import Engine
 from gridops_agent.ledger import Ledger
 from gridops_agent.platform import here
-from gridops_agent.shell import only_one
+from gridops_agent.statefolder import only_one
 from gridops_agent.supervise import Proof, Supervisor
 
 

@@ -58,7 +58,8 @@ from gridops_agent.core.events import Heard
 from gridops_agent.core.state import Held
 from gridops_agent.ledger import Identity, Ledger
 from gridops_agent.platform import here
-from gridops_agent.shell import Agent, keep_roots
+from gridops_agent.shell import Agent
+from gridops_agent.statefolder import keep_roots
 from gridops_agent.supervise import HOME
 from tests.builders.tiny_gguf import Made
 

@@ -17,7 +17,7 @@ from gridops.protocol.messages import Outcome
 from gridops_agent.core.events import Measured
 from gridops_agent.core.state import Host
 from gridops_agent.ledger import Ledger, Unwritable
-from gridops_agent.shell import spare_roots
+from gridops_agent.statefolder import spare_roots
 from gridops_agent.status import status
 from tests.agent.site import Site, command, done, hear, pid_of, receipt
 

@@ -200,8 +200,8 @@ def status(
 ) -> None:
     """What this host holds, and how it stands with its controller. Answers also when no agent runs."""
     from gridops_agent import status as seen_here
-    from gridops_agent.beats import SystemClock
-    from gridops_agent.shell import is_running
+    from gridops_agent.clock import SystemClock
+    from gridops_agent.statefolder import is_running
 
     if output not in ("text", "json"):
         raise Usage(f"`{output}` is not an output format", hints=("there are: text, json",))
