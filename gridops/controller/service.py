@@ -73,16 +73,18 @@ class Controller:
         self.counters = Counters()
         authority, damage = open_authority(self.dir.path, chain.root.controller_epoch)
         self.writer = Writer(authority, self._watch)
-        self.journal_was_empty = self.writer.replay() == 0
-        if self.state.roots:
-            known = tuple(self.state.roots)
-            if opening.roots[: len(known)] != known:
-                chain = chain_of(known)
-        self._clock = Steady(opening.clock, self.events.newest_ms)
-        self.soft = Soft(started_ms=self._clock.read().now_ms, chain=chain)
         self.outcomes: dict[ScopeName, Outcome] = {}
         self.progress: dict[PlanId, tuple[Progress, ...]] = {}
-        self._begin(opening.roots, damage)
+        try:
+            self.journal_was_empty = self.writer.replay() == 0
+            if self.state.roots:
+                chain = chain_of(tuple(self.state.roots))
+            self._clock = Steady(opening.clock, self.events.newest_ms)
+            self.soft = Soft(started_ms=self._clock.read().now_ms, chain=chain)
+            self._begin(opening.roots, damage)
+        except BaseException:
+            self.writer.close()
+            raise
 
     @property
     def state(self) -> State:
@@ -109,6 +111,8 @@ class Controller:
         reading = self._clock.read()
         if reading.jumped_ms:
             self._shift(reading.jumped_ms)
+            if reading.jumped_ms >= LEAP_MS:
+                self.writer.record((r.ClockLeapt(by_ms=reading.jumped_ms),), reading.now_ms)
         return reading.now_ms
 
     def view(self) -> View:
@@ -298,6 +302,8 @@ class Controller:
 
 
 CONTROLLER_KEY = "controller_key"
+LEAP_MS = 30_000
+"""Hosts refuse a controller whose time is further behind than this (`limits.ISSUED_AHEAD_MS`)."""
 _NOTHING = Desired()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
+from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, Digest, EngineName, HostId, ReplicaId
 from gridops.base.record import digest_of, to_bytes
 from gridops.footprint.need import identity
@@ -114,7 +115,11 @@ class ScriptedAgent:
         self.chain = walk(self.chain, directive.roots)
         epoch = self.chain.root.controller_epoch
         self.session = fresh.hear(self.session, directive, epoch=epoch, wall_ms=self.now_ms, mono_ms=self.now_ms)
-        self.fence = fences.raise_term(self.fence, directive.term, self.chain)
+        try:
+            self.fence = fences.raise_term(self.fence, directive.term, self.chain)
+        except Refusal as refusal:
+            self.rejects.append(refusal.code)
+            return directive
         acknowledged = chain_of_receipts.acknowledge(self.receipts, directive.acked_rseq)
         assert not isinstance(acknowledged, Alarm), acknowledged
         self.receipts = acknowledged

@@ -6,7 +6,7 @@ the books (a head, a nonce, a projection) have no words.
 
 from __future__ import annotations
 
-from gridops.base.units import render_clock
+from gridops.base.units import render_clock, render_ms
 from gridops.controller.core import rows as r
 from gridops.planner.render_words import headline, short_plan
 from gridops.protocol.messages import AuthorityKind, Outcome
@@ -25,6 +25,8 @@ def _of_intent(row: r.Row) -> tuple[str, str] | None:
             first = row.problems[0] if row.problems else "no problem given"
             more = f" (and {row.count - 1} more)" if row.count > 1 else ""
             return "intent_refused", f"commit {row.commit[:7]} is refused, the last good one stays: {first}{more}"
+        case r.ClockLeapt():
+            return "clock", f"the machine's clock leapt forwards by {render_ms(row.by_ms)}"
         case r.Distrusted():
             return "alarm", f"journal: {row.reason}; recommend only, no commands"
         case r.Rebuilt():

@@ -61,6 +61,10 @@ def _started(state: State, row: r.Started, at_ms: int) -> None:
     state.starts += 1
 
 
+def _clock_leapt(state: State, row: r.ClockLeapt, at_ms: int) -> None:
+    """Its time is all there is to it."""
+
+
 def _rebuilt(state: State, row: r.Rebuilt, at_ms: int) -> None:
     state.rebuilt_ms = at_ms
     state.distrust = None
@@ -356,6 +360,7 @@ def _trim(mapping: dict[Any, Any], most: int) -> None:
 
 _STEPS: dict[type[Any], Callable[[State, Any, int], None]] = {
     r.Started: _started,
+    r.ClockLeapt: _clock_leapt,
     r.Rebuilt: _rebuilt,
     r.TargetRestored: _target_restored,
     r.Distrusted: _distrusted,

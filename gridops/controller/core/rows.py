@@ -27,6 +27,13 @@ class Started:
 
 
 @record
+class ClockLeapt:
+    """The machine's clock leapt forwards. Written so that time does not go back behind it after a restart."""
+
+    by_ms: int
+
+
+@record
 class Rebuilt:
     """The journal was made anew from git and from what hosts remember; `plans` became the targets."""
 
@@ -307,6 +314,7 @@ class StateWritten:
 
 Row = (
     Started
+    | ClockLeapt
     | Rebuilt
     | TargetRestored
     | Distrusted
@@ -343,6 +351,7 @@ Row = (
 
 KINDS: dict[str, type[Any]] = {
     "started": Started,
+    "clock_leapt": ClockLeapt,
     "rebuilt": Rebuilt,
     "target_restored": TargetRestored,
     "distrusted": Distrusted,
