@@ -165,6 +165,10 @@ def test_expiry_is_the_first_moment_at_which_it_no_longer_holds() -> None:
     assert caught.value.code == "root_expired"
 
 
+def test_standing_authority_must_be_said() -> None:
+    assert not root().standing
+
+
 def test_refusal_changes_nothing() -> None:
     chain = chain_of()
     before = (chain.fleet, chain.root, chain.text)
@@ -221,6 +225,7 @@ CONTRADICTIONS: dict[str, Callable[[], Root]] = {
     "no key at all": lambda: with_role(RoleName.APPROVER, 1, ("mira", "hello")),
     "a holder that is no name": lambda: with_role(RoleName.APPROVER, 1, ("Mira\x1b[2J", MIRA)),
     "version zero": lambda: root(version=0),
+    "version zero with a fleet": lambda: root(version=0, fleet=FLEET_OTHER),
     "epoch zero": lambda: root(controller_epoch=0),
     "an unknown form": lambda: root(v=2),
     "root 1 with a fleet": lambda: root(fleet=FLEET_OTHER),
