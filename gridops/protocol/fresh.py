@@ -138,6 +138,8 @@ class Pulse:
     runs: tuple[Run, ...] = ()
     """The current run last; older ones before it, bounded."""
     straggler: Run | None = None
+    heard_ms: int = 0
+    """The latest of our own words that the host has repeated: what repeats an earlier one is older."""
 
 
 def beat(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
@@ -149,14 +151,17 @@ def beat(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
     run = Run(boot=heartbeat.boot, hseq=heartbeat.hseq, digest=digest_of(heartbeat))
     current = pulse.runs[-1] if pulse.runs else None
     known = next((r for r in pulse.runs if r.boot == run.boot), None)
+    late = heartbeat.heard_ms < pulse.heard_ms
     if known is None:
-        return replace(pulse, runs=(*pulse.runs, run)[-limits.BOOTS_KEPT :]), True
+        if late:
+            return pulse, False
+        return replace(pulse, runs=(*pulse.runs, run)[-limits.BOOTS_KEPT :], heard_ms=heartbeat.heard_ms), True
     if run == known:
         return pulse, False
     if run.hseq == known.hseq:
         return alarm(CLONED_HOST, pulse.host, f"two different heartbeats {run.hseq} of run {run.boot}")
     if known is current and run.hseq > known.hseq:
-        return replace(pulse, runs=(*pulse.runs[:-1], run)), True
+        return replace(pulse, runs=(*pulse.runs[:-1], run), heard_ms=max(heartbeat.heard_ms, pulse.heard_ms)), not late
     before = pulse.straggler
     if before is not None and before.boot == run.boot and 0 < run.hseq - before.hseq <= limits.STRAGGLERS:
         newest = current.hseq if current else 0

@@ -165,6 +165,10 @@ class Heartbeat:
     speaks: tuple[int, ...] = (WIRE_VERSION,)
     inventory: Inventory
     alarms: tuple[str, ...] = ()
+    heard_ms: int = 0
+    """Controller time this host has heard (`fresh.Session.floor_ms`): puts heartbeats of several runs in order."""
+    receipt_tail: int = 1
+    """`rseq` of the oldest receipt this host can still repeat (`receipts.tail`)."""
     open: tuple[Head, ...] = ()
     """Accepted, without a final receipt (`fence.open_heads`): what a controller that lost its memory adopts."""
 

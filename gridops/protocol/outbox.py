@@ -215,7 +215,8 @@ def mark_delivered(outbox: Outbox, seq: int) -> Outbox:
 def settle(outbox: Outbox, receipt: Receipt) -> Outbox:
     """Take a verified receipt. Journal it before `acked_rseq` is sent. Idempotent; same object if it is no news.
 
-    Read receipts only out of beats whose heartbeat is under our own term, after `relearn`.
+    Read receipts only out of beats whose heartbeat is under our own term, after `relearn`: such a host has heard from
+    us how far we have read, and repeats from there.
     """
     if receipt.fleet != outbox.fleet or receipt.host != outbox.host:
         detail = f"receipt {receipt.rseq} says it is from {receipt.host} of fleet {receipt.fleet}"
@@ -339,7 +340,7 @@ def _caught_up(outbox: Outbox, heartbeat: Heartbeat) -> Outbox:
         return outbox
     first = outbox.acked_rseq + 1
     if heartbeat.receipt_tail > first:
-        lost = f"receipts {first} to {heartbeat.receipt_tail - 1} were acknowledged once and are lost to this controller"
+        lost = f"receipts {first} to {heartbeat.receipt_tail - 1} were acknowledged once and are lost to us"
         noted = alarmed(outbox, codes.RECEIPT_GAP, lost)
         return replace(noted, acked_rseq=heartbeat.receipt_tail - 1, receipt_prev=None)
     return replace(outbox, catching_up=False) if heartbeat.receipt_head <= outbox.acked_rseq else outbox

@@ -89,6 +89,11 @@ def acknowledge(receipts: Receipts, acked_rseq: int) -> Receipts | Alarm:
     return _bounded(replace(receipts, acked=max(acked_rseq, 0)))
 
 
+def tail(receipts: Receipts) -> int:
+    """Number of the oldest receipt that can still be repeated, for the heartbeat."""
+    return receipts.kept[0].rseq if receipts.kept else receipts.head + 1
+
+
 def stored(receipts: Receipts, body: Digest) -> Receipt | None:
     """The newest receipt for a body: the answer to a repeated command."""
     return next((r for r in reversed(receipts.kept) if r.body == body), None)

@@ -189,13 +189,13 @@ def statement(head: Head, outcome: Outcome = Outcome.SUCCEEDED, **changes: objec
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def heartbeat(of: Fence, receipt_head: int = 0, *, boot: str = "b1", hseq: int = 1, nonce: str = "n1") -> Heartbeat:
-    return Heartbeat(
+def heartbeat(of: Fence, receipt_head: int = 0, **changes: object) -> Heartbeat:
+    made = Heartbeat(
         fleet=of.fleet,
         host=of.host,
-        boot=boot,
-        hseq=hseq,
-        nonce=nonce,
+        boot="b1",
+        hseq=1,
+        nonce="n1",
         head=of.head,
         term=of.term,
         receipt_head=receipt_head,
@@ -205,6 +205,7 @@ def heartbeat(of: Fence, receipt_head: int = 0, *, boot: str = "b1", hseq: int =
         inventory=Inventory(state=HostState.ACCEPTING, generation=1, devices=()),
         open=open_heads(of),
     )
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def directive(nonce: str = "n1", **changes: object) -> Directive:
