@@ -92,16 +92,26 @@ class Supervisor:
             key_file=str(spawn.key_file),
             executable=self._platform.executable(child.pid),
         )
+        recording = asyncio.ensure_future(publish(handle))
         try:
-            await publish(handle)
+            await asyncio.shield(recording)
+        except asyncio.CancelledError:
+            # The agent is leaving. A process that is recorded stays; the next run adopts it.
+            await asyncio.wait((recording,))
+            if recording.cancelled() or recording.exception() is not None:
+                self._end_unrecorded(child)
+            raise
         except BaseException:
-            # Nobody would know of this process after a restart: it must not outlive this moment.
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            self._children.pop(child.pid, None)
+            self._end_unrecorded(child)
             raise
         await self.judge(spawn.body, handle)
         return handle
+
+    def _end_unrecorded(self, child: subprocess.Popen[bytes]) -> None:
+        """Nobody would know of this process after a restart: it must not outlive this moment."""
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        self._children.pop(child.pid, None)
 
     def _spawn(self, spawn: Spawn) -> subprocess.Popen[bytes]:
         environment = {name: os.environ[name] for name in KEPT if name in os.environ}

@@ -208,7 +208,7 @@ async def test_an_engine_gets_a_small_environment_and_no_open_file_of_ours(
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/cuda/lib")
     monkeypatch.setenv("A_SECRET", "x")
-    handle = await start(supervisor, tmp_path, CUDA_VISIBLE_DEVICES="")
+    handle = await start(supervisor, tmp_path, "/bin/sleep", "60", CUDA_VISIBLE_DEVICES="")
     seen = dict(here().environment(handle.pid) or {})
     assert seen["LD_LIBRARY_PATH"] == "/opt/cuda/lib"
     assert seen["OMP_WAIT_POLICY"] == "passive"

@@ -39,7 +39,8 @@ class Linux:
             birth=f"{self._boot}:{fields[19]}",
             group=int(fields[2]),
             session=int(fields[3]),
-            zombie=fields[0] in ("Z", "X", "x"),
+            # A dead leader whose other threads still end is not gone: it holds its memory, and cannot be reaped.
+            zombie=fields[0] in ("Z", "X", "x") and int(fields[17]) <= 1,
         )
 
     def processes(self) -> Iterator[Process]:
