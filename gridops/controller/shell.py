@@ -18,7 +18,7 @@ from typing import Any
 
 from gridops.base.errors import GridopsError
 from gridops.base.ids import CommitId, ScopeName
-from gridops.controller import gitwatch, intake
+from gridops.controller import intake
 from gridops.controller.api import RunningApi
 from gridops.controller.core import rows as r
 from gridops.controller.core.projecting import due
@@ -28,11 +28,14 @@ from gridops.controller.project import Place, carry_out
 from gridops.controller.service import Controller
 from gridops.controller.writer import Lost
 from gridops.files.git import Checkout
+from gridops.files.watch import hints
 from gridops.model.fleet import FleetSettings
 
 log = logging.getLogger("gridops.watch")
 
 TICK_S = 0.5
+LOCAL_EVERY_S = 2.0
+"""How often a local branch is looked at without a hint: one `rev-parse`, a few milliseconds."""
 IDLE_PASS_S = 2.0
 """A pass runs at least so often, because time alone may end a wait, a window or a freeze."""
 PROJECT_AGAIN_S = 10.0
@@ -115,7 +118,7 @@ class Shell:
             asyncio.create_task(self._guarded(coroutine), name=name)
             for name, coroutine in (
                 ("git", self._git()),
-                ("hints", gitwatch.hints(self.checkout.common_dir / "refs", self.stop, self.git_hint.set)),
+                ("hints", hints(self.checkout, self.stop, self.git_hint.set)),
                 ("passes", self._passes()),
                 ("projection", self._projection()),
                 ("quiet", self._quiet()),
@@ -158,7 +161,7 @@ class Shell:
         source = intake.source_of(self.checkout, self._settings())
         if self.options.interval_s is not None:
             return self.options.interval_s
-        return gitwatch.LOCAL_EVERY_S if source.remote is None else self._settings_or_default().fetch_every_ms / 1000
+        return LOCAL_EVERY_S if source.remote is None else self._settings_or_default().fetch_every_ms / 1000
 
     async def _look(self, first: bool = False) -> None:
         """Find the newest commit and judge it, if it is one we have not read."""
