@@ -151,11 +151,13 @@ def beat(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
     run = Run(boot=heartbeat.boot, hseq=heartbeat.hseq, digest=digest_of(heartbeat))
     current = pulse.runs[-1] if pulse.runs else None
     known = next((r for r in pulse.runs if r.boot == run.boot), None)
-    late = heartbeat.heard_ms < pulse.heard_ms
+    # Zero claims nothing: the first word of a new or damaged ledger is never taken for an old one.
+    late = 0 < heartbeat.heard_ms < pulse.heard_ms
     if known is None:
         if late:
             return pulse, False
-        return replace(pulse, runs=(*pulse.runs, run)[-limits.BOOTS_KEPT :], heard_ms=heartbeat.heard_ms), True
+        heard_ms = max(heartbeat.heard_ms, pulse.heard_ms)
+        return replace(pulse, runs=(*pulse.runs, run)[-limits.BOOTS_KEPT :], heard_ms=heard_ms), True
     if run == known:
         return pulse, False
     if run.hseq == known.hseq:

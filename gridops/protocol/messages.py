@@ -166,7 +166,7 @@ class Heartbeat:
     inventory: Inventory
     alarms: tuple[str, ...] = ()
     heard_ms: int = 0
-    """Controller time this host has heard (`fresh.Session.floor_ms`): puts heartbeats of several runs in order."""
+    """Controller time heard durably (`fresh.Session.floor_ms`; 0: no claim): orders heartbeats of several runs."""
     receipt_tail: int = 1
     """`rseq` of the oldest receipt this host can still repeat (`receipts.tail`)."""
     open: tuple[Head, ...] = ()

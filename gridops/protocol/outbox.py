@@ -82,8 +82,6 @@ class Outbox:
     entries: tuple[Entry, ...] = ()
     """In order of their numbers: all open ones, and some settled ones to compare with."""
     unknown: tuple[Unknown, ...] = ()
-    catching_up: bool = False
-    """The host was ahead when it was heard again, and not all its receipts have been read since."""
     held: str | None = None
     """Code of the alarm that stops all grants to this host."""
     alarms: tuple[Alarm, ...] = ()
@@ -255,11 +253,11 @@ def relearn(outbox: Outbox, heartbeat: Heartbeat, term: Term | None = None) -> O
     head = heartbeat.head
     heard = outbox if outbox.obeyed == heartbeat.term else replace(outbox, obeyed=heartbeat.term)
     if head.seq <= outbox.head.seq:
-        return _caught_up(mark_delivered(heard, head.seq), heartbeat)
+        return mark_delivered(heard, head.seq)
     ours = {e.body.seq for e in outbox.entries} | {u.seq for u in outbox.unknown}
     forgotten = tuple(Unknown(seq=h.seq, body=h.body) for h in heartbeat.open if h.seq not in ours)
-    adopted = replace(heard, head=head, unknown=(*outbox.unknown, *forgotten), catching_up=True)
-    return _caught_up(mark_delivered(adopted, head.seq), heartbeat)
+    adopted = replace(heard, head=head, unknown=(*outbox.unknown, *forgotten))
+    return mark_delivered(_stepped(adopted, heartbeat), head.seq)
 
 
 def hold(outbox: Outbox, cause: Alarm) -> Outbox:
@@ -287,7 +285,6 @@ def resolve(outbox: Outbox, heartbeat: Heartbeat) -> Outbox:
         unknown=forgotten,
         acked_rseq=max(heartbeat.receipt_tail - 1, 0),
         receipt_prev=None,
-        catching_up=True,
     )
 
 
@@ -334,16 +331,16 @@ def _read_again(outbox: Outbox, receipt: Receipt) -> Outbox:
     return alarmed(outbox, codes.RECEIPT_CONFLICT, detail)
 
 
-def _caught_up(outbox: Outbox, heartbeat: Heartbeat) -> Outbox:
-    """While catching up, step over receipts that the host no longer has; it never drops one nobody acknowledged."""
-    if not outbox.catching_up:
+def _stepped(outbox: Outbox, heartbeat: Heartbeat) -> Outbox:
+    """Step over receipts that the host no longer has: it drops only what was acknowledged once, to a memory now lost.
+
+    A body of ours whose receipt is among them stays open until a person resolves it.
+    """
+    first, oldest = outbox.acked_rseq + 1, heartbeat.receipt_tail
+    if oldest <= first:
         return outbox
-    first = outbox.acked_rseq + 1
-    if heartbeat.receipt_tail > first:
-        lost = f"receipts {first} to {heartbeat.receipt_tail - 1} were acknowledged once and are lost to us"
-        noted = alarmed(outbox, codes.RECEIPT_GAP, lost)
-        return replace(noted, acked_rseq=heartbeat.receipt_tail - 1, receipt_prev=None)
-    return replace(outbox, catching_up=False) if heartbeat.receipt_head <= outbox.acked_rseq else outbox
+    lost = f"receipts {first} to {oldest - 1} were acknowledged once and are lost to this controller"
+    return replace(alarmed(outbox, codes.RECEIPT_GAP, lost), acked_rseq=oldest - 1, receipt_prev=None)
 
 
 def _irreconcilable(outbox: Outbox, heartbeat: Heartbeat) -> Alarm | None:
