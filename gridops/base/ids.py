@@ -22,7 +22,7 @@ EngineName = NewType("EngineName", str)
 Digest = NewType("Digest", str)
 """`sha256:` and 64 lower-case hex digits."""
 PlanId = NewType("PlanId", str)
-"""`20261129T0907Z-7f3a2c19`: minute of creation and the first 8 digits of the decisions digest."""
+"""`20261129T090712Z-7f3a2c19`: second of creation and the first 8 digits of the decisions digest."""
 CommitId = NewType("CommitId", str)
 KeyId = NewType("KeyId", str)
 """Digest over key type and raw public key (trust.md B2)."""

@@ -153,10 +153,10 @@ def _as_reviewed(context: Context, offer: Offer) -> None:
         context.say(f"note: plan {offer.plan.id} is not on branch {branch.branch.name} here; fetch it to read it there")
         return
     stored = read_stored(place, branch, offer.plan.id, offer.plan.scope)
-    if stored != offer.plan:
+    if stored.decisions_digest != offer.plan.decisions_digest:
         raise Refusal(
             PLAN_EDITED.code,
-            f"plan {offer.plan.id} in git is not the plan that the controller offers",
+            f"plan {offer.plan.id} in git decides other things than the plan that the controller offers",
             subject=offer.plan.id,
         )
 

@@ -80,9 +80,9 @@ def assemble(draft: Draft, targets: Targets, left: Sequence[Item], retirements: 
 
 
 def plan_id(created_ms: int, decisions: Digest) -> PlanId:
-    """Minute of creation and the first digits of the decisions digest."""
-    minute = datetime.fromtimestamp(created_ms / 1000, tz=UTC).strftime("%Y%m%dT%H%MZ")
-    return PlanId(f"{minute}-{short(decisions)}")
+    """Second of creation and the first digits of the decisions digest."""
+    second = datetime.fromtimestamp(created_ms // 1000, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
+    return PlanId(f"{second}-{short(decisions)}")
 
 
 def reads(decisions: Sequence[Decision], inputs: Inputs) -> ReadSet:

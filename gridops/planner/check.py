@@ -70,7 +70,7 @@ def check(plan: Plan, inputs: Given, *, partial: bool = False) -> tuple[str, ...
 
     `partial`: the plan carries out only some of the decisions (`restrict`), so that not every wanted replica appears.
     """
-    view = _View(plan, inputs)
+    view = _View(plan, inputs, partial)
     rules = [_document, _references, _hosts, _policy, _memory, _counts, _decisions, _takes_away]
     rules += [] if partial else [_complete, _promises]
     return tuple(sorted({note for rule in rules for note in rule(view)}))
@@ -79,8 +79,8 @@ def check(plan: Plan, inputs: Given, *, partial: bool = False) -> tuple[str, ...
 class _View:
     """The plan and its inputs, indexed once."""
 
-    def __init__(self, plan: Plan, inputs: Given) -> None:
-        self.plan, self.inputs = plan, inputs
+    def __init__(self, plan: Plan, inputs: Given, partial: bool) -> None:
+        self.plan, self.inputs, self.partial = plan, inputs, partial
         self.desired: Desired = inputs.intent.desired
         self.hosts = {h.id: h for h in self.desired.hosts}
         self.profiles = {p.name: p for p in self.desired.profiles if p.scope == plan.scope}
@@ -119,6 +119,11 @@ class _View:
             return f"has a heartbeat of age {age} ms"
         return None if report.state in (HostState.ACCEPTING, HostState.THROTTLED) else f"is {report.state.value}"
 
+    def wanted(self, profile: Profile) -> int:
+        """Replicas that the profile asks for, pins on hosts of the scope included."""
+        pins = [h for h in profile.placement.pins if h in self.hosts and self.hosts[h].scope == profile.scope]
+        return max(profile.replicas_min, len(pins))
+
     def live(self, host: HostId) -> tuple[Residency, ...]:
         report = self.reports.get(host)
         return tuple(r for r in report.residencies if r.state in LIVE_STATES) if report is not None else ()
@@ -155,9 +160,9 @@ class _View:
 def _document(view: _View) -> Iterator[str]:
     """The document agrees with itself."""
     plan = view.plan
-    minute = datetime.fromtimestamp(plan.created_ms / 1000, tz=UTC).strftime("%Y%m%dT%H%MZ")
-    if plan.id != f"{minute}-{plan.decisions_digest.removeprefix('sha256:')[:8]}":
-        yield f"plan id {plan.id} does not follow from its minute and decisions"
+    second = datetime.fromtimestamp(plan.created_ms // 1000, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
+    if plan.id != f"{second}-{plan.decisions_digest.removeprefix('sha256:')[:8]}":
+        yield f"plan id {plan.id} does not follow from its second and decisions"
     parent = view.inputs.parent
     if plan.parent != (digest_of(parent) if parent is not None else None):
         yield "the parent is not the plan it was made from"
@@ -346,7 +351,7 @@ def _memory(view: _View) -> Iterator[str]:
             share = total * device.gpu_share_ppm // PPM
             if grows and (taken > raw - margin or gpu > share):
                 yield f"{host_id} {device.id}: {taken} bytes planned, {raw - margin} may be with something new there"
-            elif (taken > max(0, raw) or gpu > share) and host_id not in excused:
+            elif (taken > max(0, raw) or gpu > share) and not (view.partial or host_id in excused):
                 yield f"{host_id} {device.id}: {taken} bytes planned, {raw} there, and the report does not say so"
 
 
@@ -485,8 +490,7 @@ def _complete(view: _View) -> Iterator[str]:
             yield f"{u.replica} is unplaced without exactly one line per declared host"
     silence = _mass_silence(view)
     for profile in view.profiles.values():
-        pins = [h for h in profile.placement.pins if h in view.hosts and view.hosts[h].scope == profile.scope]
-        wanted = max(profile.replicas_min, len(pins))
+        wanted = view.wanted(profile)
         have = sum(1 for a in view.plan.placement if a.profile == profile.name)
         short = sum(1 for r in missing if r.rpartition("/")[0] == profile.name)
         if have + short < wanted or (have + short > wanted and not silence):
@@ -512,7 +516,7 @@ def _promises(view: _View) -> Iterator[str]:
             if known and pin not in hosts and profile.name not in missing | waiting and not _mass_silence(view):
                 yield f"{profile.name} is pinned to {pin}, does not stand there, and nothing says so"
         if profile.spread is not None and hosts and profile.name not in short:
-            wanted = min(profile.spread.min, max(profile.replicas_min, len(profile.placement.pins)))
+            wanted = min(profile.spread.min, view.wanted(profile))
             if len(_domains(view, hosts, profile.spread.by)) < wanted:
                 yield f"{profile.name} stands in too few domains of level {profile.spread.by}, and nothing says so"
 
