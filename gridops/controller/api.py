@@ -39,8 +39,9 @@ class RunningApi:
         except Lost as error:
             self._fail(error)
             raise
-        self._changed()
-        return DirectiveAnswer(directive=answer)
+        if answer.news:
+            self._changed()
+        return DirectiveAnswer(directive=answer.directive)
 
     def join(self, body: JoinBody) -> JoinAnswer:
         try:

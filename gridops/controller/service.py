@@ -31,7 +31,7 @@ from gridops.controller.core.progress import Progress, ended, progress
 from gridops.controller.core.reconcile import Outcome, reconcile
 from gridops.controller.core.rights import Rights
 from gridops.controller.core.roster import Roster
-from gridops.controller.core.soft import Soft
+from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
 from gridops.controller.eventring import EventRing
 from gridops.controller.metrics import Counters
@@ -54,6 +54,14 @@ class Opening:
     roots: tuple[str, ...]
     """Root documents at the watched branch's head, root 1 first."""
     clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A sealed directive, and whether the host said anything that asks for a pass."""
+
+    directive: str
+    news: bool
 
 
 class Controller:
@@ -151,7 +159,7 @@ class Controller:
 
     # --- hosts
 
-    def beat(self, beat: Beat) -> str:
+    def beat(self, beat: Beat) -> Answered:
         """One poll of a host: its word becomes rows, the answer is a sealed directive. Raises Refusal."""
         host = self._claimed_host(beat.heartbeat)
         key = self._admitted(host)
@@ -167,6 +175,7 @@ class Controller:
         if said.refusal is not None:
             raise said.refusal
         self.writer.record(said.rows, now_ms)
+        news = bool(said.rows) or _differs(self.soft.hosts.get(host), said.heard)
         if said.heard is not None:
             self.soft.hosts[host] = said.heard
             self.soft.shown.setdefault(host, {}).update(now_shown(self.state.hosts[host], said.heard))
@@ -179,7 +188,7 @@ class Controller:
         answer = issue.directive(
             self.state, self.roster, heartbeat, issue.Answer(grants, self.gateway_keys, busy), now_ms
         )
-        return seal("directive", to_bytes(answer), self.signer)
+        return Answered(seal("directive", to_bytes(answer), self.signer), news)
 
     def join(self, envelope: str) -> JoinReply:
         """A machine asks to become a host. Raises Refusal."""
@@ -316,6 +325,19 @@ def _peek(envelope: str) -> dict[str, object]:
     except (ValueError, LookupError, TypeError, RecursionError, binascii.Error) as error:
         raise Refusal(BAD_ENVELOPE.code, "this is not a signed envelope") from error
     return payload if isinstance(payload, dict) else {}
+
+
+def _differs(before: Heard | None, now: Heard | None) -> bool:
+    if before is None or now is None:
+        return before is not now
+    old, new = before.report, now.report
+    return (old.generation, old.state, old.goodbye, old.residencies, old.cached) != (
+        new.generation,
+        new.state,
+        new.goodbye,
+        new.residencies,
+        new.cached,
+    )
 
 
 def state_dir(path: Path) -> StateDir:

@@ -34,6 +34,8 @@ from gridops.model.fleet import FleetSettings
 log = logging.getLogger("gridops.watch")
 
 TICK_S = 0.5
+SPACING_S = 0.05
+"""At least so long between two passes: what many hosts say at once is looked at once."""
 LOCAL_EVERY_S = 2.0
 """How often a local branch is looked at without a hint: one `rev-parse`, a few milliseconds."""
 IDLE_PASS_S = 2.0
@@ -198,6 +200,7 @@ class Shell:
         while not self.stop.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.wake.wait(), TICK_S)
+            await asyncio.sleep(SPACING_S)
             due_by_time = time.monotonic() - self._last_pass_s >= IDLE_PASS_S
             if self.wake.is_set() or due_by_time:
                 self.wake.clear()

@@ -26,6 +26,7 @@ from gridops.disk.keyring import create_secret
 from gridops.files.git import Checkout
 from gridops.model.fleet import FleetSettings
 from gridops.model.plan import Plan, ReadSet
+from gridops.protocol.messages import Beat
 from gridops.trust.approval import Approval, seal_approval
 from gridops.trust.found import Founders, first_root
 from gridops.trust.keys import MachineSigner, PersonSigner
@@ -269,10 +270,13 @@ class Desk:
         self.look()
         return made
 
+    def post(self, beat: Beat) -> str:
+        return self.controller.beat(beat).directive
+
     def beat(self, *hosts: str) -> None:
         """Each agent polls once."""
         for name in hosts or tuple(self.fleet.agents):
-            self.fleet.agents[name].talk(self.controller.beat, self.now)
+            self.fleet.agents[name].talk(self.post, self.now)
 
     def pass_(self, scope: ScopeName = DEFAULT) -> None:
         """Plan until nothing new is decided, then reconcile."""

@@ -15,7 +15,8 @@ from gridops.protocol.messages import Beat, Facts, JoinRequest
 from gridops.trust.envelope import seal
 from gridops.trust.join import join_key, parse_token, reply_mac, request_mac
 from gridops.trust.keys import MachineSigner
-from tests.controller.fleet import AUTOMATIC, Desk, Fleet
+from tests.controller.fleet import AUTOMATIC, Desk, Fleet, profile
+from tests.controller.scripted_agent import ScriptedAgent
 
 OTHER = MachineSigner.from_seed(b"x" * 32)
 
@@ -142,7 +143,7 @@ def test_a_replayed_heartbeat_is_ignored_and_two_agents_with_one_key_are_stopped
     agent = fleet.agents["alpha"]
     agent.now_ms = desk.now
     old = agent.beat()
-    agent.hear(desk.controller.beat(old))
+    agent.hear(desk.post(old))
     desk.beat("alpha")
     with pytest.raises(Refusal) as no:
         desk.controller.beat(old)
@@ -152,7 +153,7 @@ def test_a_replayed_heartbeat_is_ignored_and_two_agents_with_one_key_are_stopped
         desk.clock.pass_by(1_000)
         for one in (twin, agent):
             try:
-                one.talk(desk.controller.beat, desk.now)
+                one.talk(desk.post, desk.now)
             except Refusal:
                 continue
     assert any(key.startswith("cloned_host") for key in desk.state.alarms)
@@ -185,7 +186,7 @@ def test_receipts_are_acknowledged_only_once_they_are_durable_and_repeats_are_ha
     rows = desk.controller.writer.length
     again = agent.beat()
     assert again.receipts, "the answer was lost: the agent says it again"
-    agent.hear(desk.controller.beat(again))
+    agent.hear(desk.post(again))
     taken = [e for e in desk.controller.events.after(rows) if e.kind == "receipt"]
     assert taken == []
     assert agent.receipts.acked == 1
@@ -265,3 +266,49 @@ def test_a_host_asks_again_soon_while_something_is_under_way(desk: Desk) -> None
     assert calm is not None
     assert calm.next_poll_ms == 1_000
     assert busy == [500]
+
+
+def test_a_person_may_accept_the_account_of_a_host_that_an_alarm_stopped(desk: Desk) -> None:
+    """After a clone or a restored ledger was looked into, the host's own account holds and commands go again."""
+    backups = {name: agent.twin("boot-9") for name, agent in desk.fleet.agents.items()}
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    host = next(a for a in desk.fleet.agents.values() if a.executed).host
+    old = backups[host]
+    old.room = desk.fleet.agents[host].room
+    old.fence = replace(old.fence, term=desk.state.term)
+    desk.fleet.agents[host] = old
+    for _ in range(2):
+        desk.clock.pass_by(1_000)
+        old.now_ms = desk.now
+        desk.controller.beat(old.beat())
+    assert desk.state.hosts[host].outbox.held is not None
+    assert desk.ask("write_off", host=host, reason="restored from a backup, looked at")["accepted"]
+    assert desk.state.hosts[host].outbox.held is None
+    assert desk.state.alarms == {}
+    desk.settle(4)
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    assert desk.ready() == ["coder/1", "coder/2"]
+
+
+def test_a_new_key_clears_what_stopped_the_old_one(desk: Desk) -> None:
+    agent = desk.fleet.agents["alpha"]
+    desk.beat()
+    twin = agent.twin("boot-2")
+    for _ in range(4):
+        for one in (twin, agent):
+            desk.clock.pass_by(500)
+            try:
+                one.talk(desk.post, desk.now)
+            except Refusal:
+                continue
+    assert desk.state.held(HostId("alpha")) is not None
+    fresh_agent = ScriptedAgent(HostId("alpha"), OTHER, desk.fleet.chain)
+    desk.fleet.agents["alpha"] = fresh_agent
+    desk.commit({"fleet.d/keys/alpha.yaml": desk.fleet.key_file("alpha")})
+    desk.settle(3)
+    assert desk.state.held(HostId("alpha")) is None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gridops.controller import views
 from gridops.controller.core.state import Attempt
 from gridops.model.action import Drain, Load, Warm
-from gridops.model.snapshot import HostState
+from gridops.model.snapshot import HostState, ResidencyState
 from gridops.protocol import outbox as ob
-from tests.controller.fleet import AUTOMATIC, POLICIES, Desk, Fleet, mode, profile
+from tests.controller.fleet import AUTOMATIC, DEFAULT, POLICIES, Desk, Fleet, mode, profile
 
 WIDE = mode("{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, rollout, rebalance, remove]}}")
 
@@ -226,4 +228,25 @@ def test_the_same_step_is_not_repeated_within_its_cooldown(fleet: Fleet) -> None
     desk.clock.pass_by(60_000)
     desk.settle(3)
     assert len([k for _, k, _ in desk.executed() if k == "warm"]) == 2
+    desk.controller.close()
+
+
+def test_a_drain_that_became_unsafe_is_taken_back_with_all_of_its_profile(fleet: Fleet) -> None:
+    """The survivor broke after the drain was queued and before the host heard of it: nothing is drained."""
+    desk = started(fleet, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle()
+    assert desk.ready() == ["coder/1", "coder/2"]
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.pass_()
+    assert open_kinds(desk) == ["drain"]
+    victim = next(h for h, b in desk.state.hosts.items() if ob.open_entries(b.outbox))
+    survivor = next(n for n in desk.fleet.agents if n != victim)
+    room = desk.fleet.agents[survivor].room
+    room.residencies = {k: replace(v, state=ResidencyState.FAILED) for k, v in room.residencies.items()}
+    room.bump()
+    desk.beat(survivor)
+    desk.controller.reconcile(DEFAULT)
+    desk.beat(victim)
+    assert [k for _, k, _ in desk.executed() if k == "drain"] == []
+    assert "coder" in desk.fleet.agents[victim].replicas().popitem()[0]
     desk.controller.close()

@@ -171,6 +171,9 @@ def _unlocked(state: State, row: r.Unlocked, at_ms: int) -> None:
 def _host_seen(state: State, row: r.HostSeen, at_ms: int) -> None:
     state.hosts[row.host] = HostBook(ob.new_outbox(row.fleet, row.host, row.host_key), at_ms)
     state.pending.pop(row.host, None)
+    # A new key is a new counterparty: what stopped the old one says nothing about it.
+    for key in [k for k in state.alarms if k.endswith(f":{row.host}")]:
+        del state.alarms[key]
 
 
 def _head_seen(state: State, row: r.HeadSeen, at_ms: int) -> None:

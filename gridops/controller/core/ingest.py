@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gridops.base import limits
 from gridops.base.codes.control import REPLAYED
-from gridops.base.codes.refusals import WRONG_FLEET
+from gridops.base.codes.refusals import RECEIPT_GAP, WRONG_FLEET
 from gridops.base.errors import Refusal
 from gridops.base.ids import HostId
 from gridops.controller.core import rows as r
@@ -52,9 +52,10 @@ def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequenc
     host = heartbeat.host
     if heartbeat.fleet != soft.chain.fleet:
         raise Refusal(WRONG_FLEET.code, f"the heartbeat of {host} is for fleet {heartbeat.fleet}", subject=host)
-    judged = beat(soft.pulses.get(host, Pulse(host=host)), heartbeat)
+    known = _pulse(state, soft, host, host_key)
+    judged = beat(known, heartbeat)
     if isinstance(judged, Alarm):
-        return Said(_alarms(state, (judged,), True), None, soft.pulses.get(host, Pulse(host=host)))
+        return Said(_alarms(state, (judged,), True), None, known)
     pulse, news = judged
     if not news:
         # Remembered all the same: a second one that goes on from it means a second agent.
@@ -87,6 +88,13 @@ def roots_for(state: State, version: int) -> tuple[str, ...]:
     return tuple(state.roots[max(version, 0) :][: limits.ROOTS_PER_DIRECTIVE])
 
 
+def _pulse(state: State, soft: Soft, host: HostId, host_key: str) -> Pulse:
+    """What was heard under this very key; a new key is a new counterparty."""
+    book = state.hosts.get(host)
+    same = book is not None and book.outbox.host_key == host_key
+    return soft.pulses.get(host, Pulse(host=host)) if same else Pulse(host=host)
+
+
 def _outbox(state: State, soft: Soft, host: HostId, host_key: str, rows: list[r.Row]) -> Outbox:
     book = state.hosts.get(host)
     if book is not None and book.outbox.host_key == host_key:
@@ -117,6 +125,9 @@ def _receipt(state: State, outbox: Outbox, item: Signed, rows: list[r.Row]) -> O
     rows.extend(_alarms(state, settled.alarms, False))
     if ob.clear_alarms(settled) != ob.clear_alarms(outbox):
         rows.append(r.ReceiptTaken(receipt=item.receipt, envelope=item.envelope))
+        gap = f"{RECEIPT_GAP.code}:{outbox.host}"
+        if gap in state.alarms and not settled.alarms:
+            rows.append(r.AlarmCleared(key=gap))
     return ob.clear_alarms(settled)
 
 
@@ -168,6 +179,7 @@ def _heard(soft: Soft, heartbeat: Heartbeat, now_ms: int) -> Heard:
         clock_ms=heartbeat.clock_ms,
         front_cert=inventory.front_cert,
         alarms=heartbeat.alarms,
+        heartbeat=heartbeat,
     )
 
 

@@ -17,8 +17,9 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.apply import find, lock_of
 from gridops.controller.core.observe import fresh
 from gridops.controller.core.roster import Roster
-from gridops.controller.core.soft import Soft
+from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
+from gridops.protocol import outbox as ob
 from gridops.trust.operator import OperatorRequest
 
 TTL_MS = 3_600_000
@@ -82,15 +83,29 @@ def invite(state: State, request: OperatorRequest, now_ms: int) -> Done:
 
 
 def write_off(state: State, soft: Soft, roster: Roster, request: OperatorRequest, now_ms: int) -> Done:
-    """Release what a silent host holds, by a person's word. A host that answers is drained instead."""
+    """Release what a silent host holds, by a person's word; or go on with one whose commands an alarm has stopped.
+
+    A host that answers and is in order is drained instead.
+    """
     host, reason = request.host, _reason(request)
     if host is None or host not in state.hosts:
         raise Refusal(GO430.code, f"no host {host or '(none named)'} was ever heard here")
+    heard, stopped = soft.hosts.get(host), state.hosts[host].outbox.held or state.held(host)
+    if stopped is not None and heard is not None:
+        return _believe(state, host, heard)
     if fresh(soft, roster, host, now_ms):
         raise Refusal(
             GO430.code, f"{host} answers: it is not lost", subject=host, hints=(f"gridops drain {host} --reason TEXT",)
         )
     return Done((r.WrittenOff(host=host, by=request.by, reason=reason),), {"host": host})
+
+
+def _believe(state: State, host: HostId, heard: Heard) -> Done:
+    """A person has looked at a host whose commands were stopped: its own account of them holds from here on."""
+    accepted = ob.resolve(state.hosts[host].outbox, heard.heartbeat)
+    cleared = tuple(r.AlarmCleared(key=key) for key in sorted(state.alarms) if key.endswith(f":{host}"))
+    why = "a person accepted the host's account of its commands"
+    return Done((r.OutboxSet(outbox=accepted, why=why), *cleared), {"host": host, "accepted": True})
 
 
 def reject(state: State, request: OperatorRequest) -> Done:

@@ -31,6 +31,7 @@ from gridops.protocol import outbox as ob
 from gridops.protocol.messages import GrantMode
 from gridops.protocol.outbox import Cause, Outbox
 
+UNWANTED = "the target does not want it any more"
 PATIENCE_MS = 120_000
 """How long a success is believed that the host's reports do not show. Then the report alone counts again."""
 
@@ -96,22 +97,45 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
 
 
 def _take_back(turn: Pass, steps: Iterable[Step]) -> None:
-    """Void what no host has decided and nobody wants or permits any more; stop transfers that have no purpose."""
-    wanted = {ob.action_key(step.action) for step in steps}
+    """Void what no host has decided and nobody wants or permits any more; stop transfers that have no purpose.
+
+    A destructive command that became unsafe takes all of its profile with it (A-334): what made it unsafe may not be
+    seen yet for the others.
+    """
+    wanted = {ob.action_key(s.action) for s in steps if s.waits_for is None or not _destructive(s)}
     meant = {(a.seat.host, a.replica) for a in turn.target.placement}
-    for host, outbox in turn.outboxes.items():
-        for entry in ob.open_entries(outbox):
-            if entry.body.scope != turn.rights.scope or entry.wanted is GrantMode.VOID:
-                continue
-            no = still_right(turn.rights, entry)
-            aimless = entry.key not in wanted and turn.report(host) is not None
-            if entry.delivered:
-                stoppable = isinstance(entry.body.action, Load) and (host, entry.body.action.replica) not in meant
-                why = "the target does not want it any more" if stoppable else None
-            else:
-                why = no.detail if no is not None else "the target does not want it any more" if aimless else None
-            if why is not None:
-                _void(turn, host, entry.body.seq, why)
+    unsafe: set[ProfileName] = set()
+    found: list[tuple[HostId, ob.Entry, str]] = []
+    for host, entry in _undecided(turn):
+        if entry.delivered:
+            if isinstance(entry.body.action, Load) and (host, entry.body.action.replica) not in meant:
+                found.append((host, entry, UNWANTED))
+            continue
+        no = still_right(turn.rights, entry)
+        aimless = entry.key not in wanted and fresh(turn.soft, turn.roster, host, turn.rights.now_ms)
+        if no is None and not aimless:
+            continue
+        found.append((host, entry, no.detail if no is not None else UNWANTED))
+        if isinstance(entry.body.action, Drain | Unload):
+            unsafe.add(entry.body.action.profile)
+    taken = {(host, entry.body.seq) for host, entry, _ in found}
+    for host, entry in _undecided(turn):
+        action = entry.body.action
+        batch = isinstance(action, Drain | Unload) and action.profile in unsafe
+        if batch and not entry.delivered and (host, entry.body.seq) not in taken:
+            found.append((host, entry, f"another destructive command of {action.profile} became unsafe"))
+    for host, entry, why in found:
+        _void(turn, host, entry.body.seq, why)
+
+
+def _undecided(turn: Pass) -> list[tuple[HostId, ob.Entry]]:
+    """Open commands of the scope that are not being voided already."""
+    return [
+        (host, entry)
+        for host, outbox in turn.outboxes.items()
+        for entry in ob.open_entries(outbox)
+        if entry.body.scope == turn.rights.scope and entry.wanted is GrantMode.EXECUTE
+    ]
 
 
 def _void(turn: Pass, host: HostId, seq: int, why: str) -> None:
@@ -160,6 +184,8 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) ->
         return f"{what} waits: commands to the host are stopped ({stopped})"
     if rights.state.term is None or not ob.ready(outbox, rights.state.term):
         return f"{what} waits: the host has not yet heard this controller"
+    if outbox.unknown and not isinstance(action, Load):
+        return f"{what} waits: {len(outbox.unknown)} commands are open there that this controller has forgotten"
     if step.waits_for is not None:
         return f"{what} waits: {step.waits_for}"
     if replica in unseen_success(rights.state.hosts[host], turn.soft, host, rights.now_ms, PATIENCE_MS):

@@ -15,6 +15,7 @@ from gridops.model.intent import Desired, Intent
 from gridops.model.plan import Plan
 from gridops.model.snapshot import HostReport
 from gridops.protocol.fresh import Pulse
+from gridops.protocol.messages import Heartbeat
 from gridops.trust.root import RootChain
 
 
@@ -31,6 +32,8 @@ class Heard:
     clock_ms: int
     front_cert: str | None
     alarms: tuple[str, ...]
+    heartbeat: Heartbeat
+    """As it was verified: a person may accept the host's account of its commands."""
 
 
 @dataclass(frozen=True, slots=True)
