@@ -30,7 +30,7 @@ SAME = "same"
 """As branch name: plans lie under `path` on the watched branch itself."""
 PLAN_BRANCH_FILES = 400_000
 """About a hundred thousand plans: years, after which the branch is begun anew."""
-_PLAN_ID = re.compile(r"[0-9]{8}T[0-9]{4}Z-[0-9a-f]{8}")
+_PLAN_ID = re.compile(r"[0-9]{8}T[0-9]{4}(?:[0-9]{2})?Z-[0-9a-f]{8}")
 _SHORT = 8
 
 
