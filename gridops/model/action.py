@@ -1,4 +1,4 @@
-"""One idempotent step on one host. Actions are recomputed from (target, snapshot) at every pass and never stored as truth."""
+"""One idempotent step on one host. Recomputed from (target, snapshot) at every pass and never stored as truth."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Drain:
 
 @record
 class Unload:
-    """Stop a drained, idle process and prove that its group is gone. `force` cuts work in flight and needs an approval."""
+    """Stop a drained, idle process and prove that its group is gone. `force` cuts work short and needs an approval."""
 
     host: HostId
     replica: ReplicaId

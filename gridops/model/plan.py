@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from gridops.base.ids import CommitId, ConfigName, DeviceId, Digest, EngineName, HostId, PlanId, ProfileName, ReplicaId, ScopeName
+from gridops.base.ids import (
+    CommitId,
+    ConfigName,
+    DeviceId,
+    Digest,
+    EngineName,
+    HostId,
+    PlanId,
+    ProfileName,
+    ReplicaId,
+    ScopeName,
+)
 from gridops.base.record import record
 from gridops.model.policy import ActionClass, Risk
 from gridops.model.profile import Artifact, DeviceNeed, Downtime, EngineArg, Restart, Timing

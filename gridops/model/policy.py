@@ -109,7 +109,7 @@ class PriceCeiling:
 
 @record
 class Window:
-    """A time in which nothing is done by itself, except `exclude` classes. `deny` is like `Fri 15:00 - Mon 06:00 Europe/Paris`."""
+    """A time in which nothing but `exclude` is done by itself; `deny` is like `Fri 15:00 - Mon 06:00 Europe/Paris`."""
 
     deny: str
     exclude: tuple[ActionClass, ...] = ()

@@ -36,7 +36,7 @@ LIVE_STATES = frozenset(
     {ResidencyState.LOADING, ResidencyState.WARMING, ResidencyState.READY, ResidencyState.DRAINING,
      ResidencyState.FAILED, ResidencyState.UNKNOWN}
 )
-"""States that may hold device memory. FAILED and UNKNOWN count: a process that cannot be proved gone holds its memory."""
+"""States that may hold device memory. FAILED and UNKNOWN count: what cannot be proved gone holds its memory."""
 
 
 class Ownership(StrEnum):
@@ -46,7 +46,7 @@ class Ownership(StrEnum):
 
 @record
 class DeviceReport:
-    """A device as its host sees it now. `external_bytes` is used memory minus what our own processes are measured to use."""
+    """A device as its host sees it now. `external_bytes` is used memory minus what our own processes use."""
 
     id: DeviceId
     kind: DeviceKind

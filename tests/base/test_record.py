@@ -119,7 +119,7 @@ def test_an_adapter_is_made_once() -> None:
 
 
 def test_a_field_that_may_be_none_must_have_a_default() -> None:
-    with pytest.raises(TypeError, match="Loose.parent may be None"):
+    with pytest.raises(TypeError, match=r"Loose\.parent may be None"):
 
         @record
         class Loose:

@@ -87,14 +87,15 @@ def test_no_test_is_switched_off() -> None:
 def test_tests_are_not_empty() -> None:
     """A test states something: an assert, an expected exception, or a call of a function of the tests that does."""
     tests = [source for source in python_files() if source.shown.startswith(("tests/", "examples/"))]
-    stating = {function.name for source in tests for function in source.functions() if _states(function, set())}
+    said = [(source, function, *_said(function)) for source in tests for function in source.functions()]
+    stating = {function.name for _, function, asserts, _ in said if asserts}
+    while more := {function.name for _, function, _, calls in said if calls & stating} - stating:
+        stating |= more
     bad = [
         f"{source.shown}:{function.lineno} {function.name}"
-        for source in tests
-        for function in source.functions()
-        if source.path.name.startswith("test_")
-        and function.name.startswith("test_")
-        and not _states(function, stating - {function.name})
+        for source, function, asserts, calls in said
+        if source.path.name.startswith("test_") and function.name.startswith("test_")
+        if not asserts and not calls & (stating - {function.name})
     ]
     check_none(bad, "a test without a statement")
 
@@ -125,15 +126,15 @@ def _cannot_fail(test: ast.expr) -> bool:
     return isinstance(test, ast.Tuple) and bool(test.elts)
 
 
-def _states(function: ast.AST, stating: set[str]) -> bool:
+def _said(function: ast.AST) -> tuple[bool, set[str]]:
+    """Whether a function states something itself, and what it calls."""
+    asserts, calls = False, set()
     for found in ast.walk(function):
         if isinstance(found, ast.Assert | ast.Raise):
-            return True
-        if isinstance(found, ast.Call):
-            name = found.func.attr if isinstance(found.func, ast.Attribute) else getattr(found.func, "id", "")
-            if name in ("raises", "warns", "fail") or name in stating:
-                return True
-    return False
+            asserts = True
+        elif isinstance(found, ast.Call):
+            calls.add(found.func.attr if isinstance(found.func, ast.Attribute) else getattr(found.func, "id", ""))
+    return asserts or bool(calls & {"raises", "warns", "fail"}), calls
 
 
 def _lines(path: Path) -> list[str]:
