@@ -62,7 +62,7 @@ class Beats:
             await self._controller.close()
 
     async def beat(self, readings: Callable[[], Readings], version: str) -> Directive:
-        """One heartbeat and its directive. Raises Refusal or Unreachable; then nothing was believed."""
+        """One heartbeat and its directive. Raises Refusal, Unreachable or Unwritable; then nothing was believed."""
         controller = await self._pinned()
         clock, host = self._hours.clock, self._memory.host
         nonce = secrets.token_hex(16)
@@ -86,7 +86,7 @@ class Beats:
         if self.deaf:
             directive = replace(directive, grants=(), acked_rseq=host.receipts.acked)
         session = self._hours.session
-        await self._effects.tell(Heard(directive, floor_ms=session.floor_ms, epoch=session.epoch))
+        await self._effects.tell_once(Heard(directive, floor_ms=session.floor_ms, epoch=session.epoch))
         return directive
 
     async def _opened(self, controller: Controller, answer: str) -> Directive:
@@ -102,7 +102,7 @@ class Beats:
     async def _roots(self, roots: tuple[str, ...]) -> None:
         new = tuple(text for text in roots if text not in self._memory.host.roots)
         for start in range(0, min(len(new), limits.ROOTS_IN_CHAIN), limits.ROOTS_PER_DIRECTIVE):
-            await self._effects.tell(RootsCame(new[start : start + limits.ROOTS_PER_DIRECTIVE]))
+            await self._effects.tell_once(RootsCame(new[start : start + limits.ROOTS_PER_DIRECTIVE]))
 
     async def _pinned(self) -> Controller:
         certificates = _pins(self._memory.host)

@@ -21,6 +21,7 @@ from gridops.model.action import Drain, Load, Unload, Warm
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
 from gridops_agent.artifacts import TakenBack
+from gridops_agent.core import keepalive
 from gridops_agent.core.events import (
     Act,
     AwaitListed,
@@ -66,7 +67,7 @@ class Effects:
         self._memory = memory
         self._tools = tools
         self._listeners = listeners
-        self._starts = Starts(memory, tools, self.tell, self._tell_once)
+        self._starts = Starts(memory, tools, self.tell, self.tell_once)
         self._lanes = Lanes()
         self._tasks: set[asyncio.Task[None]] = set()
         self._transfers: dict[Digest, Flag] = {}
@@ -79,12 +80,12 @@ class Effects:
         """Tell the heart, for as long as it takes the ledger to be writable. True when the effect may go on."""
         while True:
             try:
-                return await self._tell_once(event)
+                return await self.tell_once(event)
             except Unwritable as error:
                 self._listeners.warn(codes.LEDGER_UNWRITABLE.code, error.message)
                 await asyncio.sleep(LEDGER_RETRY_S)
 
-    async def _tell_once(self, event: Event) -> bool:
+    async def tell_once(self, event: Event) -> bool:
         """Tell the heart or raise Unwritable: for what must not happen if it cannot be remembered."""
         effects = await self._memory.take(event)
         self.carry_out(tuple(e for e in effects if not isinstance(e, Act)))
@@ -286,8 +287,8 @@ class Effects:
             if held.handle is not None:
                 await self._look_at(held)
                 trim_log(self._tools.doors.folder(body) / "log")
-            elif held.retry_at_ms is not None and held.retry_at_ms <= self._memory.now_ms():
-                await self._tell_once(RetryDue(body))
+            elif keepalive.due(held, self._memory.now_ms()):
+                await self.tell_once(RetryDue(body))
 
     async def _look_at(self, held: Held) -> None:
         assert held.handle is not None
@@ -297,19 +298,19 @@ class Effects:
         match proof:
             case Proof.OURS:
                 if known:
-                    await self._tell_once(Proved(body))
+                    await self.tell_once(Proved(body))
             case Proof.NOT_OURS:
                 detail = f"pid {held.handle.pid} is alive and cannot be proved to be ours: it is not signalled"
-                await self._tell_once(Stuck(body, codes.NOT_OURS.code, detail))
+                await self.tell_once(Stuck(body, codes.NOT_OURS.code, detail))
             case Proof.GONE:
                 # What the dead leader started may still hold memory; it carries our cookie, so it can be proved.
                 swept = await supervisor.stop(body, None)
                 if not swept.gone:
-                    await self._tell_once(Stuck(body, codes.RELEASE_STUCK.code, swept.detail))
+                    await self.tell_once(Stuck(body, codes.RELEASE_STUCK.code, swept.detail))
                     return
                 last = tail(self._tools.doors.folder(body) / "log", 1)
                 why = "; ".join((supervisor.ending(held.handle), *last))
-                await self._tell_once(Died(body, why))
+                await self.tell_once(Died(body, why))
                 supervisor.forget(held.handle)
 
 

@@ -27,6 +27,8 @@ from gridops.protocol.receipts import Receipts, new_receipts
 from gridops.trust.root import RootChain, genesis, walk
 from gridops_agent.core.state import Command, Count, Held, Host, LastWord
 
+_ROTTEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""What SQLite answers when a file is not what it wrote."""
 FORM = 1
 """Version of the tables. A later one brings its own step in `_migrate`."""
 T = TypeVar("T")
@@ -139,6 +141,9 @@ class Ledger:
             ledger = cls(_connect(path), None)
             ledger._verify(identity)
         except (sqlite3.DatabaseError, _Damaged) as error:
+            if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode & 0xFF not in _ROTTEN:
+                # Full, locked, read-only, failing: the memory is there, it only cannot be reached now.
+                raise Failed(f"{path} cannot be opened: {error}") from error
             return cls._without_memory(path, identity, spare_roots, Damage(str(error), ""), now_ms)
         if ledger.note("damage") is not None:
             ledger.damage = Damage(ledger.note("damage") or "", ledger.note("aside") or "")

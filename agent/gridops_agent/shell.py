@@ -38,7 +38,7 @@ from gridops_agent.doors import Doors
 from gridops_agent.effects import Effects, Listeners
 from gridops_agent.engines import engines
 from gridops_agent.front import Front, Route, Table, tls_context
-from gridops_agent.ledger import Identity, Ledger
+from gridops_agent.ledger import Identity, Ledger, Unwritable
 from gridops_agent.memory import Memory
 from gridops_agent.notify import notify
 from gridops_agent.platform import here
@@ -139,16 +139,17 @@ class Agent:
         self._endpoint = f"https://{shown}:{opened}"
 
     async def _resume(self) -> None:
+        self._changed(self.memory.host)  # what is ready serves on, whatever comes next
         damage = self._ledger.damage
         if damage is not None:
             self.beats.deaf = True
             self.warn(codes.LEDGER_DAMAGED.code, f"{damage.why}; set aside as {damage.aside}")
             await self.effects.tell(StateChanged(HostState.UNHEALTHY, (f"{codes.LEDGER_DAMAGED.code}: {damage.why}",)))
-        await self._measure()
+        with contextlib.suppress(Unwritable):
+            await self._measure()
         found = {body: await self._look_for(held) for body, held in self.memory.host.held.items()}
         await self.effects.tell(Resumed(found))
         self._tidy_engine_folders()
-        self._changed(self.memory.host)
 
     async def _look_for(self, held: Held) -> Found:
         """What is left of a residency after the agent was away."""
@@ -164,7 +165,7 @@ class Agent:
         return Found(gone=proof is Proof.GONE, handle=handle if proof is Proof.OURS else None)
 
     async def __aexit__(self, *_: object) -> None:
-        """Leave every engine running."""
+        """Leave every engine running. Streams in flight get a few seconds to end."""
         self.front.fence()
         for loop in self._loops:
             loop.cancel()
@@ -227,6 +228,10 @@ class Agent:
                 return PENDING_S
             self._talk = f"refused: {refusal.message}"
             self.warn(refusal.code, refusal.message)
+        except Unwritable as error:
+            # The heartbeat went out and shows the alarm; what the directive wanted will be wanted again.
+            self._talk = error.message
+            self.warn(codes.LEDGER_UNWRITABLE.code, error.message)
         except EdgeError as error:
             self._talk = error.message
         return None
@@ -248,7 +253,7 @@ class Agent:
         handles = {body: h.handle for body, h in held.items() if h.handle is not None}
         ours = self.supervisor.processes_of(handles)
         seen = await asyncio.to_thread(facts.devices, self._platform, self.config.share, ours)
-        await self.effects.tell(Measured(seen))
+        await self.effects.tell_once(Measured(seen))
         for pid, body in self.supervisor.strangers(frozenset(held)):
             self.warn(codes.STRAY_PROCESS.code, f"pid {pid} carries the command {short(body)}, which nobody remembers")
 

@@ -343,6 +343,17 @@ def test_keep_alive_waits_twice_as_long_each_time_and_then_gives_up_visibly(stor
     assert held.detail == "signal SIGKILL; restarted 3 times within 10 min, the most its policy allows"
 
 
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
+def test_a_clock_that_jumps_by_an_hour_delays_no_restart_and_uses_none_up(story: Story, jump_ms: int) -> None:
+    body = story.ready(restart=Restart(max=2, per_ms=60_000, backoff_ms=1_000))
+    story.tell(Died(body, "crash"))
+    assert story.tell(RetryDue(body), after_ms=jump_ms) == (StartAgain(body),)
+    story.tell(Spawned(body, HANDLE))
+    story.tell(Listed(body, HANDLE), after_ms=-jump_ms)
+    story.tell(Died(body, "crash"), after_ms=61_000)
+    assert story.tell(RetryDue(body), after_ms=2_000) == (StartAgain(body),)
+
+
 def test_restarts_outside_the_window_are_forgotten(story: Story) -> None:
     body = story.ready(restart=Restart(max=1, per_ms=60_000, backoff_ms=1_000))
     for expected in (1, 2, 3):

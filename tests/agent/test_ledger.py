@@ -186,6 +186,22 @@ def test_a_missing_ledger_is_no_new_beginning(site: Site) -> None:
         Ledger.open(site.config.ledger, site.identity, (), 1)
 
 
+def test_a_ledger_that_cannot_be_opened_now_is_not_taken_for_a_damaged_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gridops_agent.ledger._connect", full)
+        with pytest.raises(Failed, match="cannot be opened: database or disk is full"):
+            Ledger.open(site.config.ledger, site.identity, (), 1)
+    assert list(site.state.glob("*.damaged-*")) == []
+    assert reopened(site).fence.head.seq == 0
+
+
 def test_a_ledger_of_a_newer_agent_is_refused_untouched(site: Site) -> None:
     connection = sqlite3.connect(site.config.ledger)
     connection.execute("PRAGMA user_version = 99")

@@ -107,7 +107,7 @@ def test_the_help_is_asked_once_and_again_only_when_the_binary_changes(tmp_path:
 
 
 def test_our_wrapper_knows_every_flag_that_it_is_given() -> None:
-    adapter = LlamaCpp((sys.executable, "-I", str(Path(xll_server.__file__))))
+    adapter = LlamaCpp((sys.executable, "-P", str(Path(xll_server.__file__))))
     line = adapter.command(start())
     xll_server.parser().parse_args(line[3:])
     known = adapter._flags(adapter._override)
@@ -122,7 +122,7 @@ def test_the_wrapper_never_opens_a_server_without_a_key(tmp_path: Path) -> None:
             xll_server.keys(tmp_path / "key")
     (tmp_path / "key").write_text("abc\r\n")
     assert xll_server.keys(tmp_path / "key") == ["abc"]
-    line = [sys.executable, "-I", str(Path(xll_server.__file__)), "-m", "/nothing", "-a", "a", "--port", "1"]
+    line = [sys.executable, "-P", str(Path(xll_server.__file__)), "-m", "/nothing", "-a", "a", "--port", "1"]
     ended = subprocess.run([*line, "--api-key-file", str(tmp_path / "key")], capture_output=True, check=False)
     assert ended.returncode == 1
     assert b"cannot read the model /nothing" in ended.stderr

@@ -32,8 +32,16 @@ def after_death(held: Held, now_ms: int) -> int | GivenUp:
 
 
 def in_window(held: Held, now_ms: int) -> tuple[int, ...]:
-    """The restarts that still count. One that seems to lie in the future (a clock was set) counts too."""
-    return tuple(at for at in held.recent_ms if at > now_ms - held.restart.per_ms)
+    """The restarts that still count. One that seems to lie in the future (a clock was set) counts as of now."""
+    return tuple(min(at, now_ms) for at in held.recent_ms if at > now_ms - held.restart.per_ms)
+
+
+def due(held: Held, now_ms: int) -> bool:
+    """Its pause is over; or the clock went back, which shows in a pause longer than any that was ordered."""
+    if held.retry_at_ms is None:
+        return False
+    longest_ms = held.restart.backoff_ms << len(held.recent_ms)
+    return not now_ms < held.retry_at_ms <= now_ms + longest_ms
 
 
 def restarted(held: Held, now_ms: int) -> Held:

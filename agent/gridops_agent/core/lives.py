@@ -137,7 +137,7 @@ def proved(host: Host, event: Proved, now_ms: int) -> Answer:
 
 def retry_due(host: Host, event: RetryDue, now_ms: int) -> Answer:
     held = host.held.get(event.body)
-    if held is None or held.retry_at_ms is None or held.retry_at_ms > now_ms:
+    if held is None or not keepalive.due(held, now_ms):
         return host, ()
     return _set(host, keepalive.restarted(held, now_ms)), (StartAgain(event.body),)
 

@@ -16,6 +16,9 @@ from gridops.protocol.messages import Heartbeat, Inventory
 from gridops.protocol.receipts import tail
 from gridops_agent.core.state import Held, Host
 
+CACHED_SHOWN = 256
+"""Digests of a heartbeat; the bound of its size leaves no room for all that a host may hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Readings:
@@ -43,7 +46,7 @@ def inventory(host: Host, readings: Readings) -> Inventory:
         devices=devices[: limits.DEVICES_PER_HOST],
         residencies=tuple(_residency(h, flights.get(h.body, 0)) for h in held)[: limits.RESIDENCIES_PER_HOST],
         runtimes=readings.runtimes,
-        cached=tuple(sorted(readings.cached))[: limits.CACHED_ARTIFACTS_PER_HOST],
+        cached=tuple(sorted(readings.cached))[:CACHED_SHOWN],
         disk_free_bytes=readings.disk_free_bytes,
         endpoint=readings.endpoint,
         front_cert=readings.front_cert,

@@ -120,7 +120,7 @@ class LlamaCpp:
         if found is not None:
             return (found,)
         if importlib.util.find_spec("xllamacpp") is not None:
-            return (sys.executable, "-I", str(_WRAPPER))
+            return (sys.executable, "-P", str(_WRAPPER))
         return None
 
     def runtimes(self) -> tuple[Runtime, ...]:
