@@ -15,7 +15,7 @@ from ruamel.yaml import events as yaml
 from gridops.base import limits
 from gridops.base.codes import Code
 from gridops.base.codes import files as codes
-from gridops.files.diagnose import Edit, Fix, Problem, Related, error
+from gridops.files.diagnose import Edit, Fix, Problem, Related, brief, error
 from gridops.files.nodes import NULLS, Entry, Hole, Map, Node, Scalar, Seq, Source
 
 COVER = "\ue000"
@@ -108,15 +108,17 @@ class Builder:
     def _alias(self, event: Any) -> None:
         start, end = event.start_mark, event.end_mark
         node = Hole(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-        self._report(codes.ANCHOR, node, f"alias `*{event.anchor}`", "write the value out")
+        self._report(codes.ANCHOR, node, f"alias `*{brief(event.anchor)}`", "write the value out")
         self._put(node)
 
     def _decorated(self, event: Any, node: Node) -> None:
         if event.anchor is not None:
-            self._report(codes.ANCHOR, node, f"anchor `&{event.anchor}`", "write the value out where it is needed")
+            self._report(
+                codes.ANCHOR, node, f"anchor `&{brief(event.anchor)}`", "write the value out where it is needed"
+            )
         if event.tag:
             name = str(event.tag).replace("tag:yaml.org,2002:", "!!").replace(COVER, ":")
-            self._report(codes.TAG, node, f"tag `{name}`", "the schema decides the type")
+            self._report(codes.TAG, node, f"tag `{brief(name)}`", "the schema decides the type")
 
     def _put(self, node: Node) -> None:
         self._count += 1
@@ -157,7 +159,7 @@ class Builder:
             error(
                 codes.DUPLICATE_KEY,
                 self.source.place(key, since=since),
-                f"field `{key.value}` is given twice",
+                f"field `{brief(key.value)}` is given twice",
                 "YAML tools disagree about which one counts",
                 related=(Related(self.source.place(first.key), "first here"),),
                 fix=self._same_twice(parent, first, key, value),

@@ -121,6 +121,11 @@ def warning(code: Code, place: Place, message: str, hint: str = "", **more: Unpa
     return Problem(code=code.code, place=place, message=message, hint=hint, severity="warning", **more)
 
 
+def brief(text: str, most: int = 60) -> str:
+    """A word of a file for a message, never a page of it."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def ordered(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """By file, line, column and code; equal findings once."""
     unique = dict.fromkeys(problems)

@@ -165,13 +165,11 @@ def _underline(text: str, label: _Label, shift: int, frame: _Frame, notes: list[
 def _window(text: str, labels: list[_Label], frame: _Frame) -> tuple[str, int]:
     """The line made safe, cut around its first label when it is much too long; and how many columns were cut off."""
     room = max(frame.width - frame.gutter - 3, 20)
-    shown = _safe(text)
-    if _columns(shown) <= 2 * room:
-        return shown, 0
+    if len(text) <= 2 * room:
+        return _safe(text), 0
     column = labels[0].column if labels else 1
     start = 0 if column < room else column - room // 2
-    cut = _columns(text[:start])
-    return shown[start : start + room], cut
+    return _safe(text[start : start + room]), _columns(text[:start])
 
 
 def _safe(text: str) -> str:

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from gridops.base.codes import files as codes
 from gridops.base.codes import sense as sense_codes
 from gridops.base.windows import WeeklyTimes, parse_weekly
+from gridops.files.diagnose import brief
 from gridops.files.nodes import Map, Node, Scalar
 from gridops.files.scalars import FREE_TEXT, Int, Pattern, Share, Text, scalar
 from gridops.files.shape import BAD, Block, Reader, Shape
@@ -75,13 +76,17 @@ class Weekly(Text):
         try:
             times = parse_weekly(text)
         except ValueError as refusal:
-            reader.error(sense_codes.WINDOW, node, str(refusal).partition(": expected")[0], f"expected {self.word}")
+            reader.error(sense_codes.WINDOW, node, _why(text, refusal), f"expected {self.word}")
             return BAD
         if not _zone_exists(times):
             message = f"time zone `{times.zone}` is not known"
             reader.error(sense_codes.WINDOW, node, message, "such as Europe/Paris or UTC")
             return BAD
         return text
+
+
+def _why(text: str, refusal: ValueError) -> str:
+    return str(refusal).partition(": expected")[0].replace(text, brief(text))
 
 
 def _zone_exists(times: WeeklyTimes) -> bool:

@@ -16,7 +16,7 @@ from gridops.base.codes import files as codes
 from gridops.base.codes import sense as sense_codes
 from gridops.base.ids import ScopeName
 from gridops.files import near
-from gridops.files.diagnose import Edit, Fix, Problem, Related, error, warning
+from gridops.files.diagnose import Edit, Fix, Problem, Related, brief, error, warning
 from gridops.files.kinds import API_VERSION, KINDS, Kind, kind_at
 from gridops.files.kinds_fleet import HOST, merge
 from gridops.files.nodes import Map, Node, Scalar, Source
@@ -66,12 +66,14 @@ def gather(tree: Tree, only: Iterable[str] | None = None) -> Gathered:
     paths = [p for p in (tree.paths() if only is None else only) if p.split("/", 1)[0] in FOLDERS]
     found.trust_roots = tuple(p for p in paths if p.startswith("policies/trust/root/"))
     for path in paths[: limits.FILES]:
+        before = len(found.problems)
         name = path.rsplit("/", 1)[-1]
         if path.startswith(_IGNORED) or name.startswith("."):
             continue
         if name.endswith(".yaml"):
             found.files += 1
             _file(found, tree, path)
+            _bound(found, before, path)
         elif name.endswith(_LOOKS_LIKE_INTENT):
             spot = Source(path, ()).spot(1, 1)
             found.problems.append(warning(codes.EXTENSION, spot, "the file will not be read", "only *.yaml is"))
@@ -79,6 +81,15 @@ def gather(tree: Tree, only: Iterable[str] | None = None) -> Gathered:
         spot = Source(paths[limits.FILES], ()).spot(1, 1)
         found.problems.append(error(codes.TOO_LARGE, spot, f"more than {limits.FILES} files"))
     return found
+
+
+def _bound(found: Gathered, before: int, path: str) -> None:
+    """A file that is wrong everywhere is wrong once."""
+    if len(found.problems) - before > limits.PROBLEMS_PER_FILE:
+        spot = found.problems[before + limits.PROBLEMS_PER_FILE].place
+        del found.problems[before + limits.PROBLEMS_PER_FILE :]
+        message = f"more than {limits.PROBLEMS_PER_FILE} problems in this file; the rest is not shown"
+        found.problems.append(error(codes.TOO_LARGE, Source(path, ()).spot(spot.line, spot.column), message))
 
 
 def _file(found: Gathered, tree: Tree, path: str) -> None:
@@ -90,8 +101,8 @@ def _file(found: Gathered, tree: Tree, path: str) -> None:
         found.problems.append(error(codes.UNREADABLE, spot, f"the file cannot be read: {why}"))
         return
     parsed = parse(path, raw)
+    reader = Reader(parsed.source, found.problems, len(found.problems))
     found.problems.extend(parsed.problems)
-    reader = Reader(parsed.source, found.problems)
     if parsed.root is None:
         return
     if not isinstance(parsed.root, Map):
@@ -151,7 +162,7 @@ def _unknown(node: Node, what: str, known: tuple[str, ...], reader: Reader) -> N
     hint = f"did you mean `{close}`?" if close else ""
     fix = Fix(f"change to `{close}`", (replace(node, close),)) if close else None
     notes = (f"{what} is one of: {', '.join(known)}",)
-    reader.error(codes.UNKNOWN_KIND, node, f"unknown {what} `{node.value[:60]}`", hint, notes=notes, fix=fix)
+    reader.error(codes.UNKNOWN_KIND, node, f"unknown {what} `{brief(node.value)}`", hint, notes=notes, fix=fix)
 
 
 def _take(found: Gathered, kind: Kind, read: Read, reader: Reader) -> None:

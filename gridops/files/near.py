@@ -5,22 +5,26 @@ Called wherever a name or a field is not known. Never guesses: a tie of two cand
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 DISTANCE_MAX = 2
 WORD_MAX = 64
 MANY = 500
-"""From so many candidates on, only those that begin alike are compared, so that a large fleet stays fast."""
+"""From so many candidates on, only slips of one letter are looked for, by looking them up: a large fleet stays fast."""
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789._-"
 
 
 def nearest(word: str, known: Collection[str]) -> str | None:
     """The one closest word within two edits and a third of the length. None when there is none or several tie."""
     if len(word) > WORD_MAX:
         return None
+    if len(known) > MANY:
+        slips = {slip for slip in _one_off(word) if slip in known and slip != word} if len(word) > 2 else set()
+        return slips.pop() if len(slips) == 1 else None
     reach = min(DISTANCE_MAX, len(word) // 3)
     best: set[str] = set()
     for candidate in known:
-        if abs(len(candidate) - len(word)) > DISTANCE_MAX or (len(known) > MANY and candidate[:2] != word[:2]):
+        if abs(len(candidate) - len(word)) > DISTANCE_MAX:
             continue
         # A different case or separator is always a slip, however short the word.
         distance = 0 if _fold(candidate) == _fold(word) else damerau(word, candidate)
@@ -30,6 +34,19 @@ def nearest(word: str, known: Collection[str]) -> str | None:
             best.add(candidate)
     best.discard(word)
     return best.pop() if len(best) == 1 else None
+
+
+def _one_off(word: str) -> Iterator[str]:
+    """Every word that one slip of the fingers makes of this one."""
+    yield word.lower()
+    for at in range(len(word) + 1):
+        head, tail = word[:at], word[at:]
+        yield head + tail[1:]
+        if len(tail) > 1:
+            yield head + tail[1] + tail[0] + tail[2:]
+        for letter in LETTERS:
+            yield head + letter + tail
+            yield head + letter + tail[1:]
 
 
 def _fold(word: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gridops.base.limits import ANNOTATIONS
+from gridops.base.limits import ANNOTATIONS, SNIPPET_CHARS
 from gridops.files.diagnose import Fix, Place, Problem
 
 SCHEMA = "gridops.validate/1"
@@ -47,7 +47,7 @@ def _place(place: Place) -> dict[str, Any]:
             "start": {"line": place.line, "column": place.column},
             "end": {"line": place.line, "column": place.column + place.length},
         },
-        "snippet": [{"line": line.number, "text": line.text} for line in place.lines],
+        "snippet": [{"line": line.number, "text": line.text[:SNIPPET_CHARS]} for line in place.lines],
     }
 
 

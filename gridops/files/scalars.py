@@ -16,7 +16,7 @@ from gridops.base import ids, units
 from gridops.base.codes import Code
 from gridops.base.codes import files as codes
 from gridops.files import near
-from gridops.files.diagnose import Fix
+from gridops.files.diagnose import Fix, brief
 from gridops.files.nodes import Hole, Node, Scalar
 from gridops.files.secrets import looks_secret
 from gridops.files.shape import BAD, Reader, Shape, replace, wrong_shape
@@ -82,8 +82,7 @@ class Name(Shape):
     def _refuse(self, node: Scalar, reader: Reader) -> None:
         lower = node.value.lower().replace(" ", "-")
         hint = f"did you mean `{lower}`?" if ids.is_name(lower) else "lower-case letters, digits, `-`, `.`, `_`"
-        shown = node.value if len(node.value) <= 70 else node.value[:60] + "..."
-        reader.error(codes.BAD_NAME, node, f"`{shown}` cannot name a {self.what}", hint)
+        reader.error(codes.BAD_NAME, node, f"`{brief(node.value)}` cannot name a {self.what}", hint)
 
     def export(self) -> dict[str, Any]:
         return {"type": ["string", "number"], "pattern": f"^{ids.NAME.pattern}$"}
@@ -101,8 +100,7 @@ class Pattern(Shape):
         if found is None:
             return BAD
         if self._pattern.fullmatch(found.value) is None:
-            shown = found.value if len(found.value) <= 40 else found.value[:32] + "..."
-            reader.error(codes.BAD_FORM, node, f"`{shown}` has the wrong form", f"expected {self.word}")
+            reader.error(codes.BAD_FORM, node, f"`{brief(found.value)}` has the wrong form", f"expected {self.word}")
             return BAD
         return found.value
 
@@ -128,7 +126,9 @@ class Choice(Shape):
         fix = Fix(f"change to `{close}`", (replace(found, close),)) if close is not None else None
         hint = f"did you mean `{close}`?" if close is not None else f"expected {self.word}"
         notes = (f"choices: {', '.join(self.words)}",) if close is not None else ()
-        reader.error(codes.CHOICE, node, f"`{found.value[:60]}` is not one of the choices", hint, fix=fix, notes=notes)
+        reader.error(
+            codes.CHOICE, node, f"`{brief(found.value)}` is not one of the choices", hint, fix=fix, notes=notes
+        )
         return BAD
 
     def export(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class Flag(Shape):
         plain = meant.get(found.value.lower())
         fix = Fix(f"write `{plain}`", (replace(found, plain),)) if plain is not None else None
         hint = f"write {plain}, without quotes" if plain is not None else "expected true or false"
-        reader.error(codes.FLAG, node, f"`{found.value[:40]}` is not true or false", hint, fix=fix)
+        reader.error(codes.FLAG, node, f"`{brief(found.value)}` is not true or false", hint, fix=fix)
         return BAD
 
     def export(self) -> dict[str, Any]:
@@ -177,10 +177,10 @@ class Int(Shape):
             plain = text if re.fullmatch(r"0|[1-9][0-9]{0,15}", text) else text.replace("_", "").replace(",", "")
             certain = re.fullmatch(r"0|[1-9][0-9]{0,15}", plain) is not None
             fix = Fix(f"write `{plain}`", (replace(found, plain),)) if certain else None
-            reader.error(codes.NUMBER, node, f"`{text[:40]}` is not a whole number", f"expected {self.word}", fix=fix)
+            reader.error(codes.NUMBER, node, f"`{brief(text)}` is not a whole number", f"expected {self.word}", fix=fix)
             return BAD
         if len(text) > 16 or not self.low <= int(text) <= self.high:
-            reader.error(codes.RANGE, node, f"{text[:40]} is out of range", f"expected {self.word}")
+            reader.error(codes.RANGE, node, f"{brief(text)} is out of range", f"expected {self.word}")
             return BAD
         return int(text)
 
@@ -218,7 +218,7 @@ class Quantity(Shape):
             bounds = f"at least {self.spell(self.low)}"
             if self.high < units.INT_MAX:
                 bounds = f"from {self.spell(self.low)} to {self.spell(self.high)}"
-            reader.error(codes.RANGE, node, f"`{found.value}` is out of range", f"expected {bounds}")
+            reader.error(codes.RANGE, node, f"`{brief(found.value)}` is out of range", f"expected {bounds}")
             return BAD
         return value
 
@@ -226,13 +226,13 @@ class Quantity(Shape):
         match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z/]+)\s*", node.value)
         unit = self.slips.get(match.group(2).lower()) if match else None
         if match is None or unit is None:
-            reader.error(self.code, node, why)
+            reader.error(self.code, node, why.replace(node.value, brief(node.value)) if node.value else why)
             return
         text = match.group(1) + unit.removeprefix("?")
         safe = not unit.startswith("?")
         title = f"write `{text}`" if safe else f"write `{text}`, if that is what you mean"
         fix = Fix(title, (replace(node, text),), safe=safe)
-        reader.error(self.code, node, f"unknown unit in `{node.value}`", f"did you mean `{text}`?", fix=fix)
+        reader.error(self.code, node, f"unknown unit in `{brief(node.value)}`", f"did you mean `{text}`?", fix=fix)
 
     def export(self) -> dict[str, Any]:
         return {"type": self.json_types, "pattern": self.pattern}
@@ -349,7 +349,7 @@ class Or(Shape):
         if isinstance(node, Scalar) and near.nearest(node.value, (self.literal,)) is not None:
             fix = Fix(f"change to `{self.literal}`", (replace(node, self.literal),))
             hint = f"did you mean `{self.literal}`?"
-            reader.error(codes.CHOICE, node, f"`{node.value}` is not one of the choices", hint, fix=fix)
+            reader.error(codes.CHOICE, node, f"`{brief(node.value)}` is not one of the choices", hint, fix=fix)
             return BAD
         return self.shape.read(node, reader)
 

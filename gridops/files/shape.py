@@ -13,8 +13,9 @@ from typing import Any, Final, Unpack
 
 from gridops.base.codes import Code
 from gridops.base.codes import files as codes
+from gridops.base.limits import PROBLEMS_PER_FILE
 from gridops.files import near
-from gridops.files.diagnose import Edit, Fix, More, Problem, Related, error, has_errors, warning
+from gridops.files.diagnose import Edit, Fix, More, Problem, Related, brief, error, has_errors, warning
 from gridops.files.nodes import Entry, Hole, Map, Node, Scalar, Seq, Source
 
 BAD: Final = object()
@@ -27,6 +28,13 @@ class Reader:
 
     source: Source
     problems: list[Problem]
+    start: int = 0
+    """Problems of other files, found before."""
+
+    @property
+    def full(self) -> bool:
+        """So much is wrong with this file that more would help nobody."""
+        return len(self.problems) - self.start > PROBLEMS_PER_FILE
 
     def error(self, code: Code, node: Node, message: str, hint: str = "", **more: Unpack[More]) -> None:
         self.problems.append(error(code, self.source.place(node), message, hint, **more))
@@ -150,6 +158,8 @@ class Block(Shape):
             return wrong_shape(node, reader, f"{self.title} is a map, such as {{{next(iter(self.fields))}: ...}}")
         values: dict[str, Any] = {}
         for name, entry in node.entries.items():
+            if reader.full:
+                break
             known = self.fields.get(name)
             if known is None:
                 self._unknown(entry, node, reader)
@@ -171,13 +181,13 @@ class Block(Shape):
         elif close is not None:
             hint = f"did you mean `{close}`?"
             fix = Fix(f"rename to `{close}`", (replace(entry.key, close),))
-        first = min(e.key.line for e in node.entries.values())
+        first = next(iter(node.entries.values())).key.line
         since = None if node.flow else max(first - 1, 1)
         reader.problems.append(
             error(
                 codes.UNKNOWN_FIELD,
                 reader.source.place(entry.key, since=since),
-                f"unknown field `{name}` in {self.title}",
+                f"unknown field `{brief(name)}` in {self.title}",
                 hint,
                 notes=(f"fields here: {', '.join(sorted(self.fields))}",),
                 fix=fix,
@@ -249,17 +259,19 @@ class ListOf(Shape):
     def read(self, node: Node, reader: Reader) -> Any:
         if isinstance(node, Scalar) and not node.is_null and not node.style:
             fix = Fix("make it a list", (replace(node, f"[{node.value}]"),)) if _bare(node) else None
-            return wrong_shape(node, reader, f"a list is expected here: [{node.value}]", fix)
+            return wrong_shape(node, reader, f"a list is expected here: [{brief(node.value)}]", fix)
         if not isinstance(node, Seq):
             return wrong_shape(node, reader, f"expected {self.word}")
         values: list[Any] = []
         nodes: list[Node] = []
         seen: dict[str, Node] = {}
         for item in node.items:
+            if reader.full:
+                break
             value = self.item.read(item, reader)
             if isinstance(item, Scalar) and (first := seen.setdefault(item.value, item)) is not item:
                 related = (Related(reader.source.place(first), "first here"),)
-                reader.error(codes.TWICE, item, f"`{item.value}` is listed twice", related=related)
+                reader.error(codes.TWICE, item, f"`{brief(item.value)}` is listed twice", related=related)
                 continue
             if value is not BAD:
                 if isinstance(value, Read):
@@ -318,6 +330,8 @@ class MapOf(Shape):
         values: dict[str, Any] = {}
         keys: dict[str, Any] = {}
         for name, entry in node.entries.items():
+            if reader.full:
+                break
             key = keys[name] = self.key.read(entry.key, reader)
             value = self.value.read(entry.value, reader)
             if isinstance(value, Read):
