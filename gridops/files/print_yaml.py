@@ -16,7 +16,7 @@ ALWAYS_FLOW = frozenset({("placement", "*"), ("report", "unplaced", "*", "hosts"
 """One line each, whatever the length: tables."""
 
 # Plain scalars are a small alphabet that no reader of YAML 1.1 or 1.2 takes for anything but text.
-_PLAIN = re.compile(r"(?:[A-Za-z][A-Za-z0-9 ._/@=>+()~-]*|[0-9]{8}T[0-9]{4}(?:[0-9]{2})?Z-[0-9a-f]{8})(?::[A-Za-z0-9._/-]+)*")
+_PLAIN = re.compile(r"(?:[A-Za-z][A-Za-z0-9 ._/@=>+()~-]*|[0-9]{8}T[0-9]{4,6}Z-[0-9a-f]{8})(?::[A-Za-z0-9._/-]+)*")
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
 _KEY = re.compile(r"[a-z][a-z0-9_]*")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
