@@ -119,10 +119,11 @@ class Table:
 
 @dataclass(slots=True)
 class Items:
-    """A list as read: each value with its node."""
+    """A list as read: each good value with its node; `whole` unless a value was refused."""
 
     values: list[Any]
     nodes: list[Node]
+    whole: bool = True
 
 
 Rule = Callable[[Read, Reader], None]
@@ -265,6 +266,7 @@ class ListOf(Shape):
         values: list[Any] = []
         nodes: list[Node] = []
         seen: dict[str, Node] = {}
+        whole = True
         for item in node.items:
             if reader.full:
                 break
@@ -273,19 +275,21 @@ class ListOf(Shape):
                 related = (Related(reader.source.place(first), "first here"),)
                 reader.error(codes.TWICE, item, f"`{brief(item.value)}` is listed twice", related=related)
                 continue
-            if value is not BAD:
-                if isinstance(value, Read):
-                    value.anchor = item
-                values.append(value)
-                nodes.append(item)
+            if value is BAD:
+                whole = False
+                continue
+            if isinstance(value, Read):
+                value.anchor = item
+            values.append(value)
+            nodes.append(item)
         if self.filled and not node.items:
             reader.error(codes.NO_VALUE, node, "the list is empty", f"expected {self.word}")
             return BAD
-        return Items(values, nodes)
+        return Items(values, nodes, whole)
 
     def build(self, value: Any, reader: Reader) -> Any:
         built = [self.item.build(item, reader) for item in value.values]
-        if any(item is BAD for item in built):
+        if not value.whole or any(item is BAD for item in built):
             return BAD
         return tuple(built) if self.ordered or isinstance(self.item, Block) else tuple(sorted(built))
 
