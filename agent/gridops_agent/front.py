@@ -53,7 +53,7 @@ class Table:
     keys: tuple[GatewayKey, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Refused(Exception):
     """An answer in the form OpenAI clients understand."""
 

@@ -49,7 +49,7 @@ from gridops_agent.supervise import Proof, Supervisor
 
 LOG = logging.getLogger("gridops_agent")
 MEASURE_S = 5.0
-PENDING_S = 2.0
+PENDING_S = 1.0
 RETRY_S = (1.0, 30.0)
 BEAT_GAP_S = 0.1
 ALARM_KEPT_S = 600.0
