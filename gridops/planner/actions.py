@@ -182,7 +182,7 @@ class _Work:
         return f"{late} to be ready"
 
     def _may_break(self, a: Assignment, host: HostId, wanted: Sequence[ReplicaId]) -> bool:
-        """Break before make: where only its own former self is in the way, downtime is allowed, and all others serve."""
+        """Break before make: if only its own former self is in the way, downtime is allowed, and all others serve."""
         if a.seat.host != host or a.replica not in self.blocked:
             return False
         if self.scene.terms_of(a.profile).downtime is Downtime.NEVER:

@@ -62,7 +62,8 @@ class Draft:
 
     def sit(self, item: Item, host: HostId, offer: Offer, launch: Launch) -> None:
         """Give the item the seat on offer; where it stood before is left."""
-        if item.origin is not None and item.replica in self.board.hosts[item.origin.host].desired:
+        before = self.board.hosts.get(item.origin.host) if item.origin is not None else None
+        if item.origin is not None and before is not None and item.replica in before.desired:
             self.board.take(item.origin.host, item.replica, runs=item.origin.runs)
         self.board.put(host, offer.claim)
         self.board.hosts[host].fetch(launch.artifact)

@@ -289,14 +289,14 @@ def _line(host: Host, code: Code, detail: str) -> HostLine:
 
 def restricted(desired: Desired, scope: ScopeName) -> Desired:
     """What of a commit speaks about one scope: its digest is what a plan binds to."""
-    hosts = tuple(h for h in desired.hosts if h.scope == scope)
+    hosts = tuple(sorted((h for h in desired.hosts if h.scope == scope), key=lambda h: h.id))
     ids = {h.id for h in hosts}
     return Desired(
         fleet=desired.fleet,
         hosts=hosts,
-        keys=tuple(k for k in desired.keys if k.host in ids),
-        drains=tuple(d for d in desired.drains if d.host in ids),
-        profiles=tuple(p for p in desired.profiles if p.scope == scope),
+        keys=tuple(sorted((k for k in desired.keys if k.host in ids), key=lambda k: k.host)),
+        drains=tuple(sorted((d for d in desired.drains if d.host in ids), key=lambda d: d.host)),
+        profiles=tuple(sorted((p for p in desired.profiles if p.scope == scope), key=lambda p: p.name)),
         mode=ModePolicy(scopes=(desired.mode.of(scope),)),
         budgets=BudgetPolicy(scopes=(desired.budgets.of(scope),)),
         planning=desired.planning,

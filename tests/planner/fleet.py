@@ -105,7 +105,7 @@ def with_external(one: HostReport, name: str, gib: float) -> HostReport:
     return replace(one, devices=changed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fleet:
     """Everything a plan is made from, with one-line edits. Every plan it makes is checked."""
 
@@ -117,12 +117,26 @@ class Fleet:
     now: int = NOW
     drains: tuple[Drain, ...] = ()
     keys: tuple[HostKey, ...] | None = None
-    policy: PlanningPolicy = PlanningPolicy()
+    policy: PlanningPolicy = field(default_factory=PlanningPolicy)
     more: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Other fields of `Desired`."""
     source: SnapshotSource = SnapshotSource.LIVE
     marks: Mapping[str, Where] = field(default_factory=lambda: MappingProxyType({}))
     watching_since: int | None = None
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+    def __repr__(self) -> str:
+        """Short on purpose: hypothesis prints it, and a whole fleet is three screens."""
+        lines = [f"host {_host_text(h)} {_report_text(self.reports.get(h.id))}" for h in self.hosts]
+        lines += [f"profile {_profile_text(p)}" for p in self.profiles]
+        lines += [f"drain {d.host}" for d in self.drains]
+        if self.keys is not None:
+            lines.append(f"keys {[(k.host, k.expunged) for k in self.keys]}")
+        if self.parent is not None:
+            lines.append(f"parent {[(a.replica, a.seat.host, a.seat.devices) for a in self.parent.placement]}")
+        return "Fleet(\n  " + "\n  ".join(lines) + "\n)"
 
     def inputs(self) -> Inputs:
         keys = (
@@ -155,7 +169,8 @@ class Fleet:
     def plan(self) -> Plan:
         inputs = self.inputs()
         made = plan(inputs)
-        assert check(made, inputs) == ()
+        notes = check(made, inputs)
+        assert notes == (), "\n".join(notes)
         return made
 
     def but(self, **changes: Any) -> Fleet:
@@ -223,6 +238,33 @@ def running(a: Assignment, made: Plan, state: ResidencyState = ResidencyState.RE
         host_bytes=a.host_bytes,
         **more,
     )
+
+
+def _changes(value: Any, plain: Any) -> str:
+    """Fields of a record that differ from a plain one's."""
+    names = [n for n in value.__slots__ if getattr(value, n) != getattr(plain, n)]
+    return " ".join(f"{n}={getattr(value, n)!r}" for n in names)
+
+
+def _host_text(h: Host) -> str:
+    devices = " ".join(f"{d.id}:{d.memory_bytes / GIB:g}-{d.reserve_bytes / GIB:g}" for d in h.devices)
+    return f"{h.id} [{devices}] {_changes(replace(h, devices=()), Host(id=h.id, scope=h.scope))}"
+
+
+def _report_text(r: HostReport | None) -> str:
+    if r is None:
+        return ""
+    held = [f"{x.replica or x.profile}:{x.state.value}:{x.ownership.value}" for x in r.residencies]
+    devices = [(d.id, d.total_bytes / GIB, d.external_bytes / GIB) for d in r.devices]
+    return f"at={r.observed_ms - NOW} {r.state.value} since={r.since_ms} bye={r.goodbye} {devices} {held}"
+
+
+def _profile_text(p: Profile) -> str:
+    configs = []
+    for c in p.configs:
+        size = f"{c.footprint.source.value} {(c.footprint.device_bytes or 0) / GIB:g}"
+        configs.append(f"{c.name}{c.backends} {size} ctx={c.context} x{c.devices.count}")
+    return f"{p.name} {_changes(replace(p, configs=()), Profile(name=p.name, scope=p.scope, configs=()))} {configs}"
 
 
 def seats(made: Plan) -> dict[str, str]:
