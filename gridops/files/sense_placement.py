@@ -198,7 +198,8 @@ def _enough(wanted: Wanted, able: list[Host]) -> None:
     profile, read, reader = wanted.profile, wanted.declared.read, wanted.declared.reader
     each = profile.max_per_host
     if each is not None and len(able) * each < profile.replicas_min:
-        message = f"{profile.replicas_min} replicas are wanted, {len(able)} hosts may hold {each} each"
+        hosts = f"{len(able)} host{'s' if len(able) > 1 else ''}"
+        message = f"{profile.replicas_min} replicas are wanted, {hosts} may hold {each} each"
         reader.warn(codes.TOO_FEW_HOSTS, read.node("replicas"), message)
     if profile.spread is None:
         return

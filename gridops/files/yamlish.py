@@ -27,6 +27,15 @@ try:
 except ImportError:  # pragma: no cover - a platform without the C extension; the pure reader is tested by name
     CParser = None
 
+_BEGAN = {
+    "flow sequence": "this list",
+    "flow mapping": "this map",
+    "block mapping": "this map",
+    "block collection": "this list",
+    "quoted scalar": "this quote",
+    "simple key": "this key",
+    "plain scalar": "this text",
+}
 _INNER_COLON = re.compile(r"""(?<=[^\s"'\]}]):(?=[^\s,\[\]{}])""")
 """A colon inside a word: text in YAML 1.2 (`{at: 09:12:00}`), refused inside braces by the C parser, which is older."""
 _HINTS = {
@@ -153,7 +162,7 @@ def _syntax(source: Source, failure: YAMLError) -> Problem:
     began = getattr(failure, "context_mark", None)
     related: tuple[Related, ...] = ()
     if began is not None and began.line + 1 != line and began.line < len(source.lines):
-        label = (failure.context or "began here").replace("while ", "")
+        label = next((word for part, word in _BEGAN.items() if part in (failure.context or "")), "began here")
         related = (Related(source.spot(began.line + 1, began.column + 1), label),)
     hint = next((text for part, text in _HINTS.items() if part in problem), "")
     return error(codes.SYNTAX, source.spot(line, column), f"not YAML: {problem}", hint, related=related)
