@@ -15,7 +15,7 @@ from gridops.files.nodes import Map, Node, Scalar
 from gridops.files.scalars import FREE_TEXT, Int, Pattern, Share, Text, scalar
 from gridops.files.shape import BAD, Block, Reader, Shape
 
-LABEL = Pattern("a label", r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "r1")
+LABEL = Pattern("a label", r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "r1", free=True)
 MODEL_ID = Pattern("a model id", r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}", "gpt-oss-120b")
 RELATIVE = Pattern("a relative path", r"(?!\.\.?(?:/|$))[^/\\\s][^/\\]*(?:/(?!\.\.?(?:/|$))[^/\\]+)*", "model.gguf")
 SOURCE = Pattern(

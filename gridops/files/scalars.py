@@ -91,9 +91,10 @@ class Name(Shape):
 class Pattern(Shape):
     """Text of one fixed form."""
 
-    def __init__(self, word: str, pattern: str, example: str) -> None:
+    def __init__(self, word: str, pattern: str, example: str, *, free: bool = False) -> None:
         self.word = f"{word}, such as {example}"
         self._pattern = re.compile(pattern)
+        self._types: str | list[str] = FREE_TEXT if free else "string"
 
     def read(self, node: Node, reader: Reader) -> Any:
         found = scalar(node, reader, self.word)
@@ -105,7 +106,7 @@ class Pattern(Shape):
         return found.value
 
     def export(self) -> dict[str, Any]:
-        return {"type": "string", "pattern": f"^(?:{self._pattern.pattern})$"}
+        return {"type": self._types, "pattern": f"^(?:{self._pattern.pattern})$"}
 
 
 class Choice(Shape):
