@@ -15,6 +15,7 @@ from gridops.footprint.ledger import Answer, fits
 from gridops.model.plan import Decision, DecisionKind
 from gridops.model.policy import ActionClass
 from gridops.planner.capacity import Claim, HostBoard, bad_company
+from gridops.planner.diff import carries_terms, is_term
 from gridops.planner.draft import Draft
 from gridops.planner.incumbents import Incumbent, Verdict
 from gridops.planner.targets import Targets
@@ -55,13 +56,14 @@ def _tie_profiles(knots: _Knots, decisions: Sequence[Decision]) -> None:
     ends: dict[str, list[int]] = {}
     names: dict[str, list[int]] = {}
     terms: dict[str, list[int]] = {}
+    carrying = {d.profile for d in decisions if carries_terms(d)}
     for n, decision in enumerate(decisions):
         if decision.kind is DecisionKind.REMOVE and decision.action_class is ActionClass.REMOVE:
             ends.setdefault(decision.profile, []).append(n)
-        fields = {c.field for c in decision.changes}
-        if "profile" in fields:
+        if any(c.field == "profile" for c in decision.changes):
             names.setdefault(decision.profile, []).append(n)
-        if any(f == "serves" or f.startswith(("restart.", "timing.")) for f in fields):
+        # New terms hold for all of a profile's replicas, also for one whose removal would be held back.
+        if decision.profile in carrying and decision.source is not None:
             terms.setdefault(decision.profile, []).append(n)
     for groups in (ends, names, terms):
         for members in groups.values():
@@ -158,7 +160,4 @@ def _vacates(decision: Decision) -> bool:
 
 
 def _restarts(decision: Decision) -> bool:
-    return any(
-        c.field not in ("profile", "serves") and not c.field.startswith(("restart.", "timing."))
-        for c in decision.changes
-    )
+    return any(c.field != "profile" and not is_term(c) for c in decision.changes)

@@ -136,6 +136,16 @@ def terms_differences(old: Terms | None, new: Terms | None) -> tuple[Change, ...
     return tuple(Change(field=name, old=a, new=b) for name, a, b in pairs if a != b)
 
 
+def is_term(change: Change) -> bool:
+    """The change is one of terms: it takes effect without a restart."""
+    return change.field == "serves" or change.field.startswith(("restart.", "timing."))
+
+
+def carries_terms(decision: Decision) -> bool:
+    """The decision brings its profile's new terms. All that do are in one change set."""
+    return any(is_term(c) for c in decision.changes)
+
+
 def _seated(before: Side, after: Side, replica: ReplicaId, reasons: Reasons) -> Decision | None:
     new = after.seats[replica]
     old = before.seats.get(reasons.former.get(replica, replica))

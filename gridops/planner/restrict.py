@@ -14,7 +14,7 @@ from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
 from gridops.footprint.need import identity
 from gridops.model.plan import Assignment, Decision, DecisionKind, Plan, ReadSet, Retirement, Terms
 from gridops.planner.assemble import plan_id
-from gridops.planner.diff import decisions_digest
+from gridops.planner.diff import carries_terms, decisions_digest
 
 
 def restrict(plan: Plan, parent: Plan | None, keep: frozenset[int]) -> Plan:
@@ -69,7 +69,7 @@ def _terms(
     found = {t.profile: t for t in plan.terms}
     moving = {d.profile for d in plan.to_do if d not in held}
     for decision in held:
-        if decision.profile in moving and not _carries_terms(decision):
+        if decision.profile in moving and not carries_terms(decision):
             continue
         for name in (decision.profile, ProfileName(_former(decision).rpartition("/")[0])):
             if name in old:
@@ -77,11 +77,6 @@ def _terms(
             elif all(a.profile != name for a in placement):
                 found.pop(name, None)
     return tuple(found[name] for name in sorted(found))
-
-
-def _carries_terms(decision: Decision) -> bool:
-    """By construction all decisions that carry a profile's new terms are in one change set."""
-    return any(c.field == "serves" or c.field.startswith(("restart.", "timing.")) for c in decision.changes)
 
 
 def _retirements(plan: Plan, parent: Plan | None, placement: tuple[Assignment, ...]) -> tuple[Retirement, ...]:

@@ -193,9 +193,12 @@ class Fleet:
             if old is None:
                 reports[declared.id] = None
                 continue
-            fresh = self.now - old.observed_ms <= self.policy.heartbeat.stale_after_ms and not old.goodbye
+            age = self.now - old.observed_ms
+            beat = self.policy.heartbeat
+            fresh = -beat.future_skew_ms <= age <= beat.stale_after_ms and not old.goodbye
             if not fresh:
-                reports[declared.id] = old
+                # A clock that runs ahead goes on running ahead; silence just lasts.
+                reports[declared.id] = replace(old, observed_ms=now - age) if age < 0 else old
                 continue
             seats = [a for a in made.placement if a.seat.host == declared.id]
             launches = {a.launch: next(n for n in made.launches if n == n and _id(n) == a.launch) for a in seats}
