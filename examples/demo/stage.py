@@ -108,7 +108,7 @@ class Stage:
     def commit(self, message: str) -> str:
         """Commit everything in the operators' repository, as a person would."""
         self.git("add", "--all")
-        self.git("commit", "--quiet", "-m", message)
+        self.git("commit", "--quiet", "--allow-empty", "-m", message)
         head = self.git("rev-parse", "HEAD").strip()
         self.say(f'  commit {head[:7]} "{message}"')
         return head

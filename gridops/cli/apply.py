@@ -244,7 +244,8 @@ def _watch(at: Desk, plan: str, context: Context) -> Iterator[dict[str, Any]]:
 
 def _step(step: dict[str, Any]) -> str:
     word = {"done": "ok  ", "failed": "FAIL", "running": "... ", "waiting": "    "}.get(step["state"], step["state"])
-    why = f": {step['detail']}" if step.get("detail") else ""
+    said = ": ".join(str(step[key]) for key in ("code", "detail") if step.get(key))
+    why = f": {said}" if said else ""
     return (
         f"{word} {step['action']:<7} {step['replica']:<18} {step.get('host') or '':<14} {step['phase']}{why}".rstrip()
     )

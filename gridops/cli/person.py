@@ -79,6 +79,8 @@ def signer_as(chain: RootChain, who: str | None, context: Context) -> tuple[Pers
     signer = load_signer(folder / person, context)
     if chain.holder(signer.public) != person:
         raise Refusal(
-            GO414.code, f"the key in {folder / person} is not the one that this fleet knows for {person}", subject=person
+            GO414.code,
+            f"the key in {folder / person} is not the one that this fleet knows for {person}",
+            subject=person,
         )
     return person, signer
