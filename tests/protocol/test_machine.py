@@ -175,10 +175,10 @@ class Spine(RuleBasedStateMachine):
             self.the_agent_crashes()
 
     @precondition(lambda self: self.down)
-    @rule()
-    def the_newest_grants_arrive(self) -> None:
+    @rule(fresh=NEARLY)
+    def the_newest_grants_arrive(self, fresh: int) -> None:
         for text in self.down[-16:]:
-            self._examine(text, fresh=True)
+            self._examine(text, fresh=fresh > 0)
 
     @rule(act=st.booleans(), lost=st.booleans())
     def a_round_goes_well(self, act: bool, lost: bool) -> None:
@@ -374,7 +374,7 @@ def _walk(seed: int) -> None:
             case 8 if spine.down:
                 spine.a_grant_arrives(-dice.randint(1, 12), dice.randrange(3), dice.randrange(10))
             case 9 if spine.down:
-                spine.the_newest_grants_arrive()
+                spine.the_newest_grants_arrive(dice.randrange(4))
             case 10 if spine.host.intents:
                 spine.an_effect_happens(pick, dice.random() < 0.5)
             case 11:
