@@ -40,10 +40,12 @@ class Place:
 class Written:
     rows: list[r.Row] = field(default_factory=list)
     error: str | None = None
+    unpushed: bool = False
+    """Everything is written here, but a remote does not have it yet."""
 
 
-def carry_out(place: Place, work: Sequence[Work]) -> Written:
-    """Write each piece in order; stop at the first failure, keeping what stands."""
+def carry_out(place: Place, work: Sequence[Work], *, owed: bool = False) -> Written:
+    """Write each piece in order; stop at the first failure, keeping what stands. `owed`: a push failed before."""
     written = Written()
     try:
         branch = place.branch()
@@ -52,10 +54,10 @@ def carry_out(place: Place, work: Sequence[Work]) -> Written:
     except GridopsError as error:
         written.error = error.message
         return written
-    if place.settings.remote_url is not None and written.rows:
+    if place.settings.remote_url is not None and (written.rows or owed):
         names = [branch.branch.name, STATE_BRANCH]
         failed = [p.detail for p in push(place.checkout, place.settings.remote_url, names) if not p.ok]
-        written.error = "; ".join(failed) or None
+        written.error, written.unpushed = "; ".join(failed) or None, bool(failed)
     return written
 
 

@@ -69,6 +69,7 @@ class Shell:
         self._fault: BaseException | None = None
         self._read: CommitId | None = None
         self._last_pass_s = 0.0
+        self._unpushed = False
 
     async def run(self) -> int:
         """Until a signal, or until the journal is lost. Returns the exit code; raises what ended it otherwise."""
@@ -239,9 +240,10 @@ class Shell:
         if controller.state.accepted is None:
             return True
         work = due(controller.state, controller.soft, controller.roster, controller.now(), with_state=with_state)
-        if not work:
+        if not work and not self._unpushed:
             return True
-        written = await asyncio.to_thread(carry_out, self._place(), work)
+        written = await asyncio.to_thread(carry_out, self._place(), work, owed=self._unpushed)
+        self._unpushed = written.unpushed
         controller.commit(written.rows, controller.now())
         for row in written.rows:
             if isinstance(row, r.PlanWritten):

@@ -201,3 +201,8 @@ def test_an_invalid_commit_changes_nothing_and_status_names_it(desk: Desk) -> No
     assert "profiles.d/coder.yaml:" in refused.problems[0]
     desk.commit({"profiles.d/coder.yaml": profile(replicas=2)}, "better")
     assert views.status(desk.controller.view()).intent.refused is None
+
+
+def test_a_freeze_of_a_scope_that_does_not_exist_is_told(desk: Desk) -> None:
+    with pytest.raises(Refusal, match="no scope defualt"):
+        desk.ask("freeze", reason="smoke", scope="defualt")

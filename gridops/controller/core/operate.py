@@ -39,7 +39,7 @@ def carry_out(state: State, soft: Soft, roster: Roster, request: OperatorRequest
     """Every verb that needs neither a plan nor a secret."""
     match request.verb:
         case "freeze":
-            return freeze(request, now_ms)
+            return freeze(state, request, now_ms)
         case "thaw":
             return thaw(state, request)
         case "write_off":
@@ -52,11 +52,15 @@ def carry_out(state: State, soft: Soft, roster: Roster, request: OperatorRequest
             raise Bug(f"`{request.verb}` takes another way")
 
 
-def freeze(request: OperatorRequest, now_ms: int) -> Done:
+def freeze(state: State, request: OperatorRequest, now_ms: int) -> Done:
     """The kill switch. Nothing is asked but a reason: a freeze that is hard to get is none."""
     reason = _reason(request)
     if request.until_ms is not None and request.until_ms <= now_ms:
         raise Refusal(GO430.code, f"the freeze would end at {render_instant(request.until_ms)}, which is past")
+    known = {*state.scopes, *(state.accepted.desired.scopes if state.accepted is not None else ())}
+    if request.scope is not None and known and request.scope not in known:
+        # A freeze of nothing would be a false safety.
+        raise Refusal(GO430.code, f"there is no scope {request.scope}", hints=(f"scopes: {', '.join(sorted(known))}",))
     row = r.Frozen(by=request.by, reason=reason, scope=request.scope, until_ms=request.until_ms)
     until = render_instant(request.until_ms) if request.until_ms is not None else None
     return Done((row,), {"scope": request.scope, "mode": "observe", "until": until, "reason": reason})
