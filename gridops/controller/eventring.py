@@ -25,11 +25,6 @@ class EventRing:
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=limits.EVENTS_IN_MEMORY)
         self.listener: Callable[[Event], None] | None = None
-        self.newest_ms = 0
-        """Time of the newest row seen, with or without words."""
-
-    def saw(self, at_ms: int) -> None:
-        self.newest_ms = max(self.newest_ms, at_ms)
 
     def add(self, n: int, at_ms: int, kind: str, text: str) -> None:
         event = Event(n, at_ms, kind, text)

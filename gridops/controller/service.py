@@ -87,7 +87,7 @@ class Controller:
             self.journal_was_empty = self.writer.replay() == 0
             if self.state.roots:
                 chain = chain_of(tuple(self.state.roots))
-            self._clock = Steady(opening.clock, self.events.newest_ms)
+            self._clock = Steady(opening.clock, self.writer.newest_ms)
             self.soft = Soft(started_ms=self._clock.read().now_ms, chain=chain)
             self._begin(opening.roots, damage)
         except BaseException:
@@ -302,7 +302,6 @@ class Controller:
         self.soft.started_ms += by_ms
 
     def _watch(self, n: int, row: r.Row, at_ms: int) -> None:
-        self.events.saw(at_ms)
         said = words(row)
         if said is not None:
             self.events.add(n, at_ms, *said)

@@ -11,16 +11,23 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gridops.base.errors import BadSetup, EdgeError
+from gridops.base.record import Malformed
 from gridops.controller.core.fold import fold
+from gridops.controller.core.pack import pack, unpack
 from gridops.controller.core.rows import Row, decode, encode, kind_of
 from gridops.controller.core.state import State
 from gridops.protocol.messages import Term
 from gridops.store.authority import Authority
 from gridops.store.errors import Damaged
-from gridops.store.journal import Entry
+from gridops.store.journal import Entry, Saved
 
 Watcher = Callable[[int, Row, int], None]
 """Told of every row with its number and time, at replay and afterwards; it only looks."""
+
+
+SNAPSHOT_ROWS = 5_000
+"""A snapshot so often: a start replays at most this many rows, well below a second."""
+NEWER = ("start the gridops version that wrote it, or a newer one",)
 
 
 class Lost(EdgeError):
@@ -38,6 +45,9 @@ class Writer:
         self._watcher = watcher
         self._buffer: list[Entry] = []
         self._n = 0
+        self._saved = 0
+        self.newest_ms = 0
+        """Time of the newest row: what controller time never goes back behind."""
         self._lost: str | None = None
 
     @property
@@ -50,14 +60,19 @@ class Writer:
         return self._n
 
     def replay(self) -> int:
-        """Fold what the journal holds; how many rows. A row of a newer program stops the start."""
-        for row in self._authority.journal.replay():
+        """Fold what the journal holds, from its newest snapshot on; the number of its newest row.
+
+        A row or a snapshot of a newer program stops the start.
+        """
+        journal = self._authority.journal
+        saved = journal.latest_snapshot()
+        if saved is not None:
+            self._restore(saved)
+        for row in journal.replay(self._n):
             known = decode(row.kind, row.value)
-            if known is None:
-                raise BadSetup(
-                    f"{self._authority.journal.path} row {row.n}: this version knows no kind `{row.kind}`",
-                    hints=("start the gridops version that wrote it, or a newer one",),
-                )
+            if known is None or row.n != self._n + 1:
+                what = f"this version knows no kind `{row.kind}`" if known is None else "rows before it are missing"
+                raise BadSetup(f"{journal.path} row {row.n}: {what}", hints=NEWER)
             fold(self.state, known, row.at_ms, row.term)
             self._tell(row.n, known, row.at_ms)
             self._n = row.n
@@ -82,6 +97,8 @@ class Writer:
             return
         try:
             self._n = self._authority.journal.append(self._buffer, self.term)
+            if self._n - self._saved >= SNAPSHOT_ROWS:
+                self._save()
         except EdgeError as error:
             self._lost = f"the journal cannot be written, so nothing more is issued: {error.message}"
             raise Lost(self._lost, hints=error.hints) from error
@@ -102,7 +119,22 @@ class Writer:
     def close(self) -> None:
         self._authority.close()
 
+    def _save(self) -> None:
+        value = {"at_ms": self.newest_ms, **pack(self.state)}
+        self._authority.journal.save_snapshot(self._n, value)
+        self._saved = self._n
+
+    def _restore(self, saved: Saved) -> None:
+        try:
+            self.state = unpack(saved.value)
+        except (Malformed, LookupError, TypeError, ValueError) as error:
+            path = self._authority.journal.path
+            raise BadSetup(f"{path}: its snapshot after row {saved.n} cannot be read: {error}", hints=NEWER) from error
+        self.newest_ms = saved.value["at_ms"]
+        self._n = self._saved = saved.n
+
     def _tell(self, n: int, row: Row, at_ms: int) -> None:
+        self.newest_ms = max(self.newest_ms, at_ms)
         if self._watcher is not None:
             self._watcher(n, row, at_ms)
 

@@ -9,11 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gridops.base import canon
 from gridops.base.errors import BadSetup, Busy, EdgeError, Failed, Refusal
+from gridops.base.record import Malformed
 from gridops.controller import intake
 from gridops.controller.clock import Steady
 from gridops.controller.core import rows as r
 from gridops.controller.core.fold import _STEPS as FOLDS
+from gridops.controller.core.fold import fold
+from gridops.controller.core.pack import pack, unpack
+from gridops.controller.core.state import State
 from gridops.controller.rebuild import rebuild
 from gridops.controller.service import Controller, Opening, state_dir
 from gridops.controller.start import ground
@@ -412,3 +417,47 @@ def test_a_remote_is_fetched_and_its_silence_forgets_nothing(fleet: Fleet, tmp_p
     with pytest.raises(EdgeError):
         intake.tip(checkout, source, True)
     assert intake.tip(checkout, source, False) == tip
+
+
+def test_a_start_from_a_snapshot_is_the_same_as_a_replay_of_every_row(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridops.controller.writer.SNAPSHOT_ROWS", 5)
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    desk.ask("freeze", reason="smoke", until_ms=NOW + 10_000_000)
+    desk.ask("invite", host="gamma")
+    desk.project()
+    whole = State()
+    journal = Journal.open(desk.fleet.state / "journal.sqlite")
+    for row in journal.replay():
+        known = r.decode(row.kind, row.value)
+        assert known is not None
+        fold(whole, known, row.at_ms, row.term)
+    assert journal.latest_snapshot() is not None
+    journal.close()
+    assert whole == desk.state
+    same(desk)
+    before = desk.now
+    desk.clock.wall -= 3_600_000
+    desk.restart()
+    assert desk.now >= before
+    assert desk.ready() == ["coder/1"]
+
+
+def test_a_packed_state_comes_back_equal_and_is_canonical(desk: Desk) -> None:
+    desk.settle(2)
+    desk.apply()
+    desk.settle(3)
+    desk.ask("freeze", reason="smoke")
+    raw = canon.dumps(pack(desk.state))
+    assert unpack(canon.loads(raw)) == desk.state
+    with pytest.raises(Malformed):
+        unpack({"form": 99, "state": {}})
+
+
+def test_a_field_that_an_older_program_did_not_pack_takes_its_default(desk: Desk) -> None:
+    data = pack(desk.state)
+    del data["state"]["nonces"]
+    assert unpack(data).nonces == {}
