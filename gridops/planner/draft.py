@@ -95,7 +95,9 @@ def begin(world: World, targets: Targets) -> Draft:
     for incumbent in (*changed, *pushed, *leaving, *released):
         assert incumbent.cause is not None, "a verdict other than STAY has a cause"
         profile = world.profiles[incumbent.assignment.profile]
-        draft.items.append(Item(incumbent.replica, profile, incumbent.cause, incumbent))
+        # A pin holds a replica on its host while it changes, too.
+        pin = incumbent.host if incumbent.pinned and incumbent.verdict is Verdict.CHANGE else None
+        draft.items.append(Item(incumbent.replica, profile, incumbent.cause, incumbent, pin))
     draft.items += [Item(m.replica, world.profiles[split_replica(m.replica)[0]], m.cause) for m in targets.missing]
     return draft
 
@@ -133,10 +135,11 @@ def _hold_the_rest(draft: Draft, targets: Targets) -> None:
                 board.hold(residency_claim(residency), stuck=False)
 
 
-def _importance(world: World, incumbent: Incumbent) -> tuple[bool, int, str, tuple[str, int]]:
+def _importance(world: World, incumbent: Incumbent) -> tuple[bool, bool, int, str, tuple[str, int]]:
     profile = world.profiles.get(incumbent.assignment.profile)
     priority = profile.priority if profile is not None else 0
-    return (not incumbent.pinned, -priority, incumbent.assignment.profile, replica_key(incumbent.replica))
+    key = replica_key(incumbent.replica)
+    return not incumbent.stuck, not incumbent.pinned, -priority, incumbent.assignment.profile, key
 
 
 def _no_longer_fits(draft: Draft, incumbent: Incumbent) -> Incumbent | None:
@@ -153,7 +156,8 @@ def _no_longer_fits(draft: Draft, incumbent: Incumbent) -> Incumbent | None:
         why = f"{host} may hold {profile.max_per_host} replicas of {profile.name}"
     elif (line := bad_company(board, profile, present, world)) is not None:
         why = f"{host}: {line.detail}"
-    elif board.over_with(incumbent.claim):
+    elif not incumbent.stuck and board.over_with(incumbent.claim):
+        # Moving what nobody can vouch for would free nothing.
         kind, why = CauseKind.UNHEALTHY, f"{host} has too little memory beside its reserve and external use"
     return None if why is None else replace(incumbent, verdict=Verdict.LEAVE, cause=Cause(kind=kind, detail=why))
 

@@ -52,6 +52,8 @@ class Incumbent:
     runs: bool = True
     """A live process of it is there (or nobody can say that it is not)."""
     ready: bool = False
+    stuck: bool = False
+    """Nobody can vouch for its process: its memory is held whatever is planned."""
     adopted: bool = False
     here_again: bool = False
     """Leaves its devices, not its host."""
@@ -137,6 +139,7 @@ def _of_parent(world: World, names: Mapping[ProfileName, ProfileName]) -> Iterab
             pinned=_pinned(world, name, a.seat.host),
             runs=residency is not None or _nobody_can_say(world, a.seat.host),
             ready=residency is not None and residency.state is ResidencyState.READY,
+            stuck=residency is not None and residency.state is ResidencyState.UNKNOWN,
         )
 
 
