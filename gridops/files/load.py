@@ -52,12 +52,17 @@ class Checked:
 def check(tree: Tree) -> Checked:
     """Read everything and report everything."""
     with _collector_at_rest():
-        found = gather(tree)
-        sense.judge(found, tree)
-        problems = ordered(found.problems)
-        if has_errors(problems):
-            return Checked(None, problems, found.files)
-        return Checked(Intent(desired=_desired(found), marks=MappingProxyType(marks(found))), problems, found.files)
+        return _check(tree)
+
+
+def _check(tree: Tree) -> Checked:
+    """All nodes of all files are gone when this returns, so that the collector wakes to a clean room."""
+    found = gather(tree)
+    sense.judge(found, tree)
+    problems = ordered(found.problems)
+    if has_errors(problems):
+        return Checked(None, problems, found.files)
+    return Checked(Intent(desired=_desired(found), marks=MappingProxyType(marks(found))), problems, found.files)
 
 
 @contextlib.contextmanager
