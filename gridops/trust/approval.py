@@ -27,7 +27,7 @@ from gridops.trust.root import RoleName, RootChain
 class Approval:
     """The payload a person signs."""
 
-    v: int = 1
+    v: Literal[1] = 1
     fleet: Digest
     scope: ScopeName
     decisions_digest: Digest

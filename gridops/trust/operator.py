@@ -27,7 +27,7 @@ _NONCE_CHARS = range(16, 129)
 class OperatorRequest:
     """The payload a person signs. Which of the optional fields a verb needs is the controller's to say."""
 
-    v: int = 1
+    v: Literal[1] = 1
     fleet: Digest
     verb: Verb
     by: PersonName

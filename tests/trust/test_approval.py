@@ -107,6 +107,10 @@ NOT_COUNTED: dict[str, tuple[Callable[[], str], str]] = {
     "not an envelope": (lambda: "{}", "cannot be read"),
     "another kind": (lambda: envelope.seal("operator", to_bytes(approval()), person("mira")), "cannot be read"),
     "another form": (lambda: envelope.seal("approval", b'{"a":1}', person("mira")), "cannot be read"),
+    "another version of the form": (
+        lambda: envelope.seal("approval", to_bytes(approval()).replace(b'"v":1', b'"v":2'), person("mira")),
+        "cannot be read",
+    ),
     "another decision": (
         lambda: envelope.seal("approval", to_bytes(approval()).replace(b'approve"', b'perhaps"'), person("mira")),
         "cannot be read",

@@ -60,6 +60,10 @@ REFUSED: dict[str, tuple[Callable[[], str], str]] = {
         "wrong_kind",
     ),
     "not an envelope": (lambda: "hello", "bad_envelope"),
+    "another version of the form": (
+        lambda: envelope.seal("operator", canon.dumps({**to_data(request()), "v": 2}), person("mira")),
+        "bad_schema",
+    ),
     "an unknown verb": (
         lambda: envelope.seal("operator", canon.dumps({**to_data(request()), "verb": "erase"}), person("mira")),
         "bad_schema",
