@@ -23,6 +23,8 @@ APPLICATION_ID = 0x67726A31
 """Marks the file as ours (`grj1`): a database of somebody else is refused, not set aside."""
 BUSY_TIMEOUT_S = 5.0
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_UNREADABLE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH", "OperationalError")
+"""The contents are wrong. The last one, without a name of SQLite's, is text that is no UTF-8."""
 _MAGIC = b"SQLite format 3\x00"
 
 
@@ -39,7 +41,7 @@ def connect(path: Path, migrations: Sequence[str]) -> sqlite3.Connection:
     connection = _attach(path)
     try:
         _check(connection, path, len(migrations))
-        _migrate(connection, migrations)
+        _brought_forward(connection, path, migrations)
         # From here on the main file alone holds all that was true now: losing the write-ahead log loses the
         # newest rows, never everything.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -77,9 +79,9 @@ def refused(error: sqlite3.Error, what: str, path: Path, damage: type[Exception]
         return Busy(f"cannot {what} {path}: another process has it locked", hints=(f"see who: fuser -v {path}",))
     if name == "SQLITE_FULL":
         return Failed(f"cannot {what} {path}: no space left on its file system", hints=(f"df -h {path.parent}",))
-    if name.startswith(("SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return Failed(f"cannot {what} {path}: {error} ({name})", hints=(f"look at the disk under {path.parent}",))
-    return damage(f"cannot {what} {path}: {error} ({name})")
+    if name.startswith(_UNREADABLE):
+        return damage(f"cannot {what} {path}: {error} ({name})")
+    return Failed(f"cannot {what} {path}: {error} ({name})", hints=(f"look at the disk under {path.parent}",))
 
 
 def quarantine(path: Path, reason: str) -> Damaged:
@@ -161,6 +163,14 @@ def _check(connection: sqlite3.Connection, path: Path, known: int) -> None:
             f"{path} has format {version}, this version of gridops reads up to {known}",
             hints=("start the version that wrote it, or a newer one",),
         )
+
+
+def _brought_forward(connection: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> None:
+    try:
+        _migrate(connection, migrations)
+    except sqlite3.Error as error:
+        # Our own fault or the disk's: the older format stands whole, and is nothing to set aside.
+        raise refused(error, "bring to the newest format", path) from error
 
 
 def _migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
