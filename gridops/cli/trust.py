@@ -20,6 +20,7 @@ from gridops.base.errors import Failed
 from gridops.base.ids import PersonName, is_name, short
 from gridops.base.record import to_data
 from gridops.base.units import render_instant
+from gridops.cli.client import root_of
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import ROOTS, chain_of, key_folder, load_signer
 from gridops.controller.statedir import GATEWAY, SEED, TLS_CERT, TLS_KEY, default_state
@@ -28,9 +29,9 @@ from gridops.disk.keyring import create_secret
 from gridops.files.load import load
 from gridops.files.tree import WorkingTree
 from gridops.model.intent import Desired
-from gridops.trust.found import CAN, Founders, first_root
+from gridops.trust.found import CAN, Founders, first_root, renewed_root
 from gridops.trust.keys import MachineSigner, PersonSigner
-from gridops.trust.root import RootChain, genesis, seal_root
+from gridops.trust.root import RoleName, RootChain, genesis, seal_root
 from gridops.trust.secret import new_api_key
 from gridops.trust.tls import self_signed
 
@@ -41,6 +42,12 @@ Examples:
   gridops trust init --person mira
   gridops trust init --person mira --state /var/lib/gridops/office
   GRIDOPS_KEYS=/media/usb/keys gridops trust init --person mira
+"""
+RENEW_EXAMPLES = """\b
+Examples:
+  gridops trust renew
+  GRIDOPS_KEYS=/media/usb/keys gridops trust renew
+  gridops trust renew && git add policies/trust && git commit -m "Renew the root"
 """
 SHOW_EXAMPLES = """\b
 Examples:
@@ -65,6 +72,9 @@ def register(app: typer.Typer) -> None:
     trust.command(
         "init", epilog=INIT_EXAMPLES, help="Make the keys of a one-person fleet and its first root document."
     )(init)
+    trust.command("renew", epilog=RENEW_EXAMPLES, help="Write the next root document: the same keys, another year.")(
+        renew
+    )
     trust.command("show", epilog=SHOW_EXAMPLES, help="Say in words who may do what in this fleet.")(show)
     app.add_typer(trust, name="trust")
 
@@ -112,6 +122,29 @@ def init(
     write_atomic(written, text.encode())
     context.emit({"text": lambda: _made(chain, ring, folder), "json": lambda: dump_json(_document(chain))})
     _warn_roster(context, desired, PersonName(person))
+
+
+def renew(ctx: typer.Context) -> None:
+    context = context_of(ctx)
+    context.check(("text", "json"))
+    directory = root_of(context.directory)
+    chain = chain_of(directory)
+    holders = sorted({chain.holder(key) or "" for key in chain.keys(RoleName.ROOT)})
+    paths = [path for path in (key_folder() / f"{holder}.root" for holder in holders) if path.exists()]
+    signers = [load_signer(path, context) for path in paths]
+    if len(signers) < chain.threshold(RoleName.ROOT):
+        raise Failed(
+            f"{key_folder()}: holds {len(signers)} of the {chain.threshold(RoleName.ROOT)} root keys that must sign",
+            hints=(f"root keys: {', '.join(f'{h}.root' for h in holders)}", "another folder: GRIDOPS_KEYS=DIR"),
+        )
+    text = seal_root(renewed_root(chain, int(time.time() * 1000)), *signers)
+    new = chain.advance(text)
+    written = ROOTS / f"{new.root.version}.json"
+    write_atomic(directory / written, text.encode())
+    context.say(f"commit it: git add {written} && git commit -m 'Renew the root'")
+    context.emit(
+        {"text": lambda: "\n".join([f"Wrote {written}", *_words(new)]), "json": lambda: dump_json(_document(new))}
+    )
 
 
 def show(ctx: typer.Context) -> None:

@@ -7,11 +7,11 @@ and the moment are arguments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gridops.base.ids import PersonName
 from gridops.trust.keys import PublicKey
-from gridops.trust.root import Role, RoleKey, RoleName, Root
+from gridops.trust.root import Role, RoleKey, RoleName, Root, RootChain
 
 YEAR_MS = 365 * 86_400_000
 """Life of a root document (trust.md ruling 4). Its expiry freezes change and nothing else."""
@@ -50,6 +50,17 @@ def first_root(founders: Founders, now_ms: int) -> Root:
         controller_epoch=1,
         controller_tls=(founders.controller_tls,),
         standing=True,
+    )
+
+
+def renewed_root(chain: RootChain, now_ms: int) -> Root:
+    """Root N+1: the same keys, good for another year. It counts once enough root holders have signed it."""
+    return replace(
+        chain.root,
+        version=chain.root.version + 1,
+        fleet=chain.fleet,
+        issued_ms=now_ms,
+        expires_ms=now_ms + YEAR_MS,
     )
 
 

@@ -93,6 +93,21 @@ def test_every_private_key_is_private_and_none_is_printed(founded: Path, call: C
     assert b"PRIVATE KEY" not in tracked
 
 
+def test_a_root_is_renewed_by_its_key_and_by_nothing_else(founded: Path, call: Call) -> None:
+    first = chain_of(founded)
+    root_key = key_folder() / "mira.root"
+    away = root_key.rename(root_key.with_name("away"))
+    missing = call("-C", founded, "trust", "renew")
+    assert missing.code == 1
+    assert "holds 0 of the 1 root keys" in missing.err
+    away.rename(root_key)
+    assert call("-C", founded, "trust", "renew").code == 0
+    second = chain_of(founded)
+    assert (second.fleet, second.root.version) == (first.fleet, 2)
+    assert second.root.expires_ms > first.root.expires_ms
+    assert second.root.roles == first.root.roles
+
+
 def test_a_second_root_is_refused_and_changes_nothing(founded: Path, call: Call, tmp_path: Path) -> None:
     before = (founded / "policies/trust/root/1.json").read_bytes()
     again = call("-C", founded, "trust", "init", "--person", "eve", "--state", tmp_path / "other")
@@ -174,6 +189,7 @@ def test_draining_a_host_that_is_none_is_a_wrong_call(founded: Path, call: Call)
         "init",
         "trust init",
         "trust show",
+        "trust renew",
         "host invite",
         "host admit",
         "host list",
