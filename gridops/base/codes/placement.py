@@ -236,7 +236,7 @@ NOWHERE_ELSE = Code(
     "GO554",
     "nowhere_else",
     "The replica should leave its host, and no other host can hold it, so it stays.",
-    "See `gridops why-not` for what each host lacks.",
+    "See `gridops explain REPLICA` for what each host lacks.",
 )
 OVER_MEMORY = Code(
     "GO555",

@@ -175,7 +175,7 @@ def _taken(book: ScopeBook, apply: Apply, now_ms: int) -> Taken:
     ago = render_ms(max(now_ms - apply.began_ms, 0))
     return Taken(
         f"locked by {apply.by}, apply {short(apply.plan.decisions_digest)}, {ago} ago",
-        hints=("wait for it: gridops status",),
+        hints=("wait for it: gridops status", "if nothing moves it any more: gridops unlock SCOPE --reason TEXT"),
     )
 
 
