@@ -58,7 +58,9 @@ def _tie_profiles(knots: _Knots, decisions: Sequence[Decision]) -> None:
     terms: dict[str, list[int]] = {}
     carrying = {d.profile for d in decisions if carries_terms(d)}
     for n, decision in enumerate(decisions):
-        if decision.kind is DecisionKind.REMOVE and decision.action_class is ActionClass.REMOVE:
+        # Which one is the last is a matter of all of them together.
+        final = decision.last_replica or decision.action_class is ActionClass.REMOVE
+        if decision.kind is DecisionKind.REMOVE and final:
             ends.setdefault(decision.profile, []).append(n)
         if any(c.field == "profile" for c in decision.changes):
             names.setdefault(decision.profile, []).append(n)

@@ -96,7 +96,7 @@ def begin(world: World, targets: Targets) -> Draft:
         assert incumbent.cause is not None, "a verdict other than STAY has a cause"
         profile = world.profiles[incumbent.assignment.profile]
         # A pin holds a replica on its host while it changes, too.
-        pin = incumbent.host if incumbent.pinned and incumbent.verdict is Verdict.CHANGE else None
+        pin = incumbent.host if incumbent.pinned and incumbent.verdict is Verdict.CHANGE else incumbent.back_to
         draft.items.append(Item(incumbent.replica, profile, incumbent.cause, incumbent, pin))
     draft.items += [Item(m.replica, world.profiles[split_replica(m.replica)[0]], m.cause) for m in targets.missing]
     return draft

@@ -14,6 +14,7 @@ from enum import IntEnum
 from gridops.base.codes import placement as codes
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
 from gridops.footprint.need import Need, identity, need
+from gridops.model.fleet import OnReturn
 from gridops.model.intent import Where
 from gridops.model.plan import Assignment, Cause, CauseKind, Launch, Seat
 from gridops.model.profile import Config, Profile
@@ -57,6 +58,8 @@ class Incumbent:
     adopted: bool = False
     here_again: bool = False
     """Leaves its devices, not its host."""
+    back_to: HostId | None = None
+    """The only host it would leave for: its owner's, where it ran before."""
 
     @property
     def replica(self) -> ReplicaId:
@@ -224,6 +227,8 @@ def _judge(world: World, incumbent: Incumbent) -> Incumbent:
     left = _must_leave(world, incumbent, profile, view)
     if left is not None:
         return left
+    if (returned := _returned(world, incumbent, profile)) is not None:
+        return returned
     config = current_config(profile, incumbent.launch)
     if config is None:
         return replace(incumbent, verdict=Verdict.CHANGE, cause=_changed(world, incumbent, profile))
@@ -279,6 +284,32 @@ def _must_leave(world: World, incumbent: Incumbent, profile: Profile, view: Host
     ):
         cause, here_again = Cause(kind=CauseKind.UNHEALTHY, detail=f"{host} has no {gone[0]} any more"), True
     return replace(incumbent, verdict=Verdict.LEAVE, cause=cause, here_again=here_again) if cause is not None else None
+
+
+def _returned(world: World, incumbent: Incumbent, profile: Profile) -> Incumbent | None:
+    """A laptop is back with the older process of this replica, and its owner asked that the oldest be kept."""
+    names = _names(world, incumbent.replica, incumbent.former)
+    here = world.hosts[incumbent.host]
+    mine = _residency(here, names, incumbent.assignment.launch)
+    for view in world.hosts.values():
+        absence = view.host.absence
+        if view is here or absence is None or absence.on_return is not OnReturn.KEEP_OLDEST or view.closed is not None:
+            continue
+        for residency in view.ours:
+            older = mine is None or _since(residency, late=True) < _since(mine, late=False)
+            if residency.replica in names and residency.state is ResidencyState.READY and older:
+                wanted = [launch_of(profile, c, b) for c in profile.configs for b in c.backends]
+                if residency.identity in {identity(launch) for launch in wanted}:
+                    cause = Cause(kind=CauseKind.REBALANCE, detail=f"{view.host.id} is back with its older copy")
+                    return replace(incumbent, verdict=Verdict.LEAVE, cause=cause, back_to=view.host.id)
+    return None
+
+
+def _since(residency: Residency, *, late: bool) -> int:
+    """When it became what it is; where nobody knows, the moment that speaks against a move."""
+    if residency.since_ms is not None:
+        return residency.since_ms
+    return 2**53 if late else 0
 
 
 def _bad_standing(world: World, incumbent: Incumbent, view: HostView) -> Cause | None:

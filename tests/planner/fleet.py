@@ -123,6 +123,8 @@ class Fleet:
     source: SnapshotSource = SnapshotSource.LIVE
     marks: Mapping[str, Where] = field(default_factory=lambda: MappingProxyType({}))
     watching_since: int | None = None
+    strangers: tuple[HostReport, ...] = ()
+    """Reports of hosts that no file declares."""
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -164,7 +166,7 @@ class Fleet:
             made = self.reports.get(declared.id, report(declared, at=self.now))
             if made is not None and self.source is not SnapshotSource.DECLARED:
                 reports.append(made)
-        return Snapshot(source=self.source, observed_ms=self.now, hosts=tuple(reports))
+        return Snapshot(source=self.source, observed_ms=self.now, hosts=(*reports, *self.strangers))
 
     def plan(self) -> Plan:
         inputs = self.inputs()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gridops.base.record import to_bytes
 from gridops.model.plan import DecisionKind, Plan
+from gridops.model.snapshot import ResidencyState
 from gridops.planner.check import check
 from gridops.planner.planner import plan
 from gridops.planner.restrict import restrict
@@ -54,7 +55,12 @@ def order_is_irrelevant(fleet: Fleet, cook: Cook) -> None:
 
 
 def converged_is_quiet(made: Plan, fleet: Fleet) -> None:
-    """Once carried out, the same question has no new answer."""
+    """Once carried out, the same question has no new answer.
+
+    Clearing away a failed process is news of its own: the host may be tried again.
+    """
+    if any(r.state is ResidencyState.FAILED for h in fleet.snapshot().hosts for r in h.residencies):
+        return
     again = later(made, fleet).plan()
     assert again.to_do == (), "the planner changes its mind although nothing happened"
     assert _what(again) == _what(made)

@@ -45,7 +45,8 @@ def walk(cook: Cook) -> None:
     _arrived(second)
     # What has been carried out needs nothing more, and the same question has no new answer.
     assert [s for s in second.steps() if s.waits_for is None] == []
-    assert second.fleet.but(parent=second.target).plan().to_do == ()
+    if not any(r.state is ResidencyState.FAILED for s in second.history for h in s.hosts for r in h.residencies):
+        assert second.fleet.but(parent=second.target).plan().to_do == ()
 
 
 def _held_together(walk: Walk) -> None:
