@@ -27,7 +27,7 @@ _PROSE = frozenset(
         "here",
         "version",
     }
-    | {"reads"}
+    | {"reads", "sets", "uses"}
 )
 """Words that follow the name in a sentence rather than on a command line."""
 
