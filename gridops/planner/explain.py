@@ -8,7 +8,7 @@ from __future__ import annotations
 from gridops.base.ids import ReplicaId
 from gridops.model.plan import HostLine
 from gridops.planner.draft import begin
-from gridops.planner.incumbents import gather
+from gridops.planner.gather import gather
 from gridops.planner.place import place
 from gridops.planner.targets import choose
 from gridops.planner.why import lines_for

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gridops.model.plan import Plan
 from gridops.planner.assemble import assemble
 from gridops.planner.draft import begin
-from gridops.planner.incumbents import gather, renames
+from gridops.planner.gather import gather, renames
 from gridops.planner.place import place
 from gridops.planner.targets import choose, retirements
 from gridops.planner.world import Inputs, look

@@ -1,0 +1,124 @@
+"""Find every incumbent of the scope: the parent's placement, renamed where need be, and residencies nobody planned.
+
+Replicas of a renamed profile are taken over under the new name, and residencies that run exactly what a profile wants
+are adopted when the parent knows nothing of them (after a rebuild of the controller). `verdicts` says who may stay.
+Called by `planner.plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
+from gridops.footprint.need import Need, identity, need
+from gridops.model.plan import Assignment, Seat
+from gridops.model.snapshot import Residency, ResidencyState
+from gridops.planner.capacity import claim_of
+from gridops.planner.eligible import Way, is_gpu_work, launch_of
+from gridops.planner.incumbents import Incumbent, names_of, residency_of
+from gridops.planner.verdicts import judge
+from gridops.planner.world import HostView, Standing, World
+
+_RUNS = (ResidencyState.READY, ResidencyState.WARMING, ResidencyState.LOADING)
+
+
+def gather(world: World) -> tuple[Incumbent, ...]:
+    """Every incumbent of the scope with its verdict, by profile and number."""
+    names = renames(world)
+    found = [*_of_parent(world, names)]
+    taken = {i.replica for i in found} | {i.former for i in found}
+    found += _adopted(world, taken)
+    judged = (judge(world, i) for i in found)
+    return tuple(sorted(judged, key=lambda i: (i.assignment.profile, replica_key(i.replica))))
+
+
+def renames(world: World) -> dict[ProfileName, ProfileName]:
+    """Old name to new name, for profiles that are gone under the old one and had replicas."""
+    parent = world.inputs.parent
+    known = {a.profile for a in parent.placement} if parent is not None else set()
+    return {
+        p.renamed_from: p.name
+        for p in world.profiles.values()
+        if p.renamed_from is not None
+        and p.renamed_from in known
+        and p.renamed_from not in world.profiles
+        and p.name not in known
+    }
+
+
+def _of_parent(world: World, names: Mapping[ProfileName, ProfileName]) -> Iterable[Incumbent]:
+    parent = world.inputs.parent
+    if parent is None:
+        return
+    launches = {identity(launch): launch for launch in parent.launches}
+    for a in parent.placement:
+        name = names.get(a.profile, a.profile)
+        replica = replica_id(name, split_replica(a.replica)[1])
+        assignment = replace(a, replica=replica, profile=name)
+        residency = residency_of(world.hosts.get(a.seat.host), names_of(world, replica, a.replica), a.launch)
+        yield Incumbent(
+            assignment,
+            launches[a.launch],
+            former=a.replica,
+            pinned=_pinned(world, name, a.seat.host),
+            runs=residency is not None or _nobody_can_say(world, a.seat.host),
+            ready=residency is not None and residency.state is ResidencyState.READY,
+            stuck=residency is not None and residency.state is ResidencyState.UNKNOWN,
+        )
+
+
+def _nobody_can_say(world: World, host: HostId) -> bool:
+    view = world.hosts.get(host)
+    return view is None or view.report is None or view.standing in (Standing.SILENT, Standing.LOST, Standing.RELEASED)
+
+
+def _adopted(world: World, taken: set[ReplicaId]) -> Iterable[Incumbent]:
+    """Residencies that nobody's plan knows although they run exactly what a profile wants."""
+    seen: dict[ReplicaId, tuple[tuple[bool, int, str], Incumbent]] = {}
+    for view in world.hosts.values():
+        if view.standing in (Standing.RELEASED, Standing.LOST):
+            continue
+        for residency in view.ours:
+            found = _adopt(world, view, residency, taken)
+            if found is None:
+                continue
+            # Of several, the one that serves, then the one that has stood longest, then the first host by name.
+            key = (not found.ready, residency.since_ms or 0, view.host.id)
+            if found.replica not in seen or key < seen[found.replica][0]:
+                seen[found.replica] = (key, found)
+    return [seen[r][1] for r in sorted(seen, key=replica_key)]
+
+
+def _adopt(world: World, view: HostView, residency: Residency, taken: set[ReplicaId]) -> Incumbent | None:
+    profile = world.profiles.get(residency.profile)
+    replica = residency.replica
+    if profile is None or replica is None or replica in taken or residency.state not in _RUNS:
+        return None
+    if split_replica(replica)[0] != profile.name:
+        return None
+    for config in profile.configs:
+        wanted = need(config, world.planning)
+        for backend in config.backends:
+            launch = launch_of(profile, config, backend)
+            if not isinstance(wanted, Need) or identity(launch) != residency.identity:
+                continue
+            way = Way(launch, wanted, (), is_gpu_work(backend))
+            claim = claim_of(replica, profile.name, way, tuple(sorted(residency.devices)), view)
+            assignment = Assignment(
+                replica=replica,
+                profile=profile.name,
+                seat=Seat(host=view.host.id, devices=claim.devices),
+                launch=identity(launch),
+                device_bytes=claim.device_bytes,
+                host_bytes=claim.host_bytes,
+            )
+            ready = residency.state is ResidencyState.READY
+            pinned = _pinned(world, profile.name, view.host.id)
+            return Incumbent(assignment, launch, former=replica, pinned=pinned, ready=ready, adopted=True)
+    return None
+
+
+def _pinned(world: World, name: ProfileName, host: HostId) -> bool:
+    profile = world.profiles.get(name)
+    return profile is not None and host in profile.placement.pins
