@@ -21,7 +21,7 @@ from gridops.base.canon import digest_bytes
 from gridops.base.errors import Failed, Refusal, Unreachable
 from gridops.base.ids import Digest, HostId, PersonName
 from gridops.base.record import digest_of, from_bytes, from_data, to_bytes, to_data
-from gridops.model.snapshot import ResidencyState
+from gridops.model.snapshot import HostState, ResidencyState
 from gridops.protocol.messages import Beat, Heartbeat, JoinReply, JoinRequest, Outcome, Receipt
 from gridops.protocol.open import open_heartbeat, open_receipt
 from gridops.trust.envelope import open_envelope, seal
@@ -250,6 +250,20 @@ async def test_a_rotated_controller_key_is_learnt_from_the_roots_and_kept(desk: 
         async with desk.site.agent() as agent:
             assert agent.memory.host.chain.root.version == 2, "after a restart too"
     assert len(list(desk.site.config.roots.glob("*.json"))) == 2
+
+
+async def test_a_host_without_its_memory_hears_the_controller_and_takes_no_command(desk: Desk) -> None:
+    desk.site.config.ledger.write_bytes(b"rotten" * 1_000)
+    async with talking(desk) as agent:
+        desk.grants = [desk.site.grant(desk.site.body(desk.site.load()))]
+        seen = len(desk.beats)
+        await until(lambda: len(desk.beats) >= seen + 3, 5, "more heartbeats")
+        last = desk.beats[-1]
+        assert last.inventory.state is HostState.UNHEALTHY
+        assert any(alarm.startswith("ledger_damaged") for alarm in last.alarms)
+        assert (last.head.seq, last.receipt_head) == (0, 0), "a number that it may have used before is not used again"
+        assert agent.memory.host.commands == {}
+    assert desk.receipts == {}
 
 
 @pytest.mark.parametrize("raw", [[], {}, {"directive": 7}, "x"])

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import aiohttp
 import pytest
 
 from gridops.base.errors import BadSetup
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
 from gridops_agent.core.state import Handle, put
+from gridops_agent.ledger import Ledger
 from gridops_agent.platform import here
 from gridops_agent.platform.linux import Linux
 from gridops_agent.shell import Agent
@@ -193,14 +195,35 @@ async def test_a_model_that_would_not_fit_is_refused_before_anything_starts(site
         assert site.processes() == []
 
 
+def never_ready(site: Site) -> None:
+    """An engine that knows every flag and never answers."""
+    known = "--model --alias --host --port --ctx-size --parallel --api-key-file --slots --metrics --threads"
+    script = f'case "$*" in *--help*) echo {known};; *) exec sleep 60;; esac'
+    site.config = replace(site.config, engine_command={"llama.cpp": ("/bin/sh", "-c", script, "llama")})
+
+
+async def test_a_process_is_in_the_ledger_before_anything_waits_for_it(site: Site) -> None:
+    never_ready(site)
+    async with site.agent() as agent:
+        warmed = await command(agent, site, site.warm())
+        await until(lambda: bool(site.processes()))
+        await asyncio.sleep(0.3)
+        ledger = Ledger.look(site.config.ledger)
+        held = ledger.load("look").held[warmed]
+        ledger.close()
+        assert held.state is ResidencyState.WARMING
+        assert held.handle is not None
+        assert [held.handle.pid] == site.processes()
+        assert held.handle.birth
+        assert held.handle.port == held.port
+        assert not held.handle.settled
+
+
 async def test_a_first_start_that_never_becomes_ready_is_ended_and_reported(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gridops_agent.starts.WARM_FLOOR_MS", 400)
-    quiet = ("/bin/sh", "-c", 'case "$*" in *--help*) echo "$KNOWN";; *) exec sleep 60;; esac', "llama")
-    known = "--model --alias --host --port --ctx-size --parallel --api-key-file --slots --metrics --threads"
-    script = quiet[2].replace("$KNOWN", known)
-    site.config = replace(site.config, engine_command={"llama.cpp": (*quiet[:2], script, quiet[3])})
+    never_ready(site)
     async with site.agent() as agent:
         answer = await done(agent, site, site.warm(warm_ms=1))
         assert (answer.outcome, answer.code) == (Outcome.FAILED, "start_failed")
@@ -215,6 +238,25 @@ async def test_an_engine_that_is_too_old_for_us_is_named(site: Site) -> None:
         answer = await done(agent, site, site.warm())
         assert (answer.outcome, answer.code) == (Outcome.FAILED, "no_runtime")
         assert "does not know --alias" in (answer.detail or "")
+
+
+async def test_an_engine_that_does_not_answer_is_not_taken_for_idle(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridops_agent.engines.llama_cpp._PROBE", aiohttp.ClientTimeout(total=0.3))
+    async with site.agent() as agent:
+        warmed = await command(agent, site, site.warm())
+        await receipt(agent, warmed)
+        os.kill(pid_of(agent, warmed), signal.SIGSTOP)
+        late = await done(agent, site, site.drain(warmed, grace_ms=100))
+        assert (late.code, late.detail) == (
+            "drain_timeout",
+            "the engine does not say whether it is idle; nothing was cut",
+        )
+        assert (await done(agent, site, site.unload(warmed))).code == "work_in_flight"
+        assert len(site.processes()) == 1
+        assert (await done(agent, site, site.unload(warmed, force=True))).outcome is Outcome.SUCCEEDED
+        assert site.processes() == [], "KILL ends also what is stopped"
 
 
 async def test_a_host_without_the_runtime_refuses(site: Site) -> None:

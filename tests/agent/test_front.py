@@ -39,12 +39,12 @@ async def client(agent: Agent) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def asked(model: str = "tiny", **more: object) -> dict[str, object]:
-    return {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 8, **more}
+    return {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 8} | more
 
 
 def lasting(**more: object) -> dict[str, object]:
     """A request that goes on for many seconds unless somebody ends it."""
-    return asked(stream=True, max_tokens=15_000, ignore_eos=True, **more)
+    return asked(**({"stream": True, "max_tokens": 15_000, "ignore_eos": True} | more))
 
 
 @asynccontextmanager
@@ -181,6 +181,15 @@ async def test_a_client_that_walks_away_is_counted_no_longer_and_frees_its_slot(
             stream.close()
             await until(lambda: agent.front.in_flight[body] == 0, 3, "the count to fall")
         assert (await done(agent, site, site.drain(body, grace_ms=5_000))).outcome is Outcome.SUCCEEDED
+
+
+async def test_a_client_that_walks_away_before_the_first_byte_is_noticed_too(site: Site) -> None:
+    """Whether the engine notices is its own affair (some builds do not): a drain asks its slots as well."""
+    async with warmed(site, launch=site.launch(context=32_768)) as (agent, body), client(agent) as http:
+        asking = asyncio.ensure_future(http.post("/v1/chat/completions", json=lasting(stream=False)))
+        await until(lambda: agent.front.in_flight[body] == 1)
+        asking.cancel()
+        await until(lambda: agent.front.in_flight[body] == 0, 3, "the count to fall")
 
 
 async def test_a_stream_whose_engine_dies_is_cut_and_not_ended_as_if_it_were_whole(site: Site) -> None:
