@@ -29,7 +29,8 @@ GO419 = Code(
     "another apply is under way",
     "One apply per scope at a time: the lock names who holds it and for which plan. It ends with the apply, or by "
     "itself when nothing has moved for a while.",
-    "Wait and try again (exit code 75); `gridops status` shows how far it is. After 15 minutes without movement it ends "
+    "Wait and try again (exit code 75); `gridops status` shows how far it is. After 15 minutes without movement "
+    "it ends "
     "by itself.",
 )
 GO422 = Code(
@@ -62,7 +63,8 @@ GO425 = Code(
 GO426 = Code(
     "GO426",
     "host is not admitted",
-    "The host's key stands in no committed `fleet.d/keys/<host>.yaml`, or that file says `expunged`. It gets no commands.",
+    "The host's key stands in no committed `fleet.d/keys/<host>.yaml`, or that file says `expunged`. It gets no "
+    "commands.",
     "Compare fingerprints and admit it: `gridops host admit HOST`, then commit.",
 )
 GO427 = Code(
@@ -87,7 +89,8 @@ GO429 = Code(
 GO430 = Code(
     "GO430",
     "request cannot be carried out",
-    "The signed request is in order, but it names something that does not exist here or leaves out what its verb needs.",
+    "The signed request is in order, but it names something that does not exist here or leaves out what its "
+    "verb needs.",
     "The message says what is missing.",
 )
 TOO_LARGE = Code(

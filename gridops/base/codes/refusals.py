@@ -152,7 +152,8 @@ FORK = Code(
     "two different commands with one number",
     "Host and controller know different commands under the same number: two controllers issued at once, or one was "
     "restored from an old backup. Nothing more is sent to this host until a person resolves it.",
-    "See `gridops status HOST`; when only one controller is left, accept the host's account: `gridops controller rebuild`.",
+    "See `gridops status HOST`; when only one controller is left, accept the host's account: `gridops "
+    "controller rebuild`.",
 )
 GAP = Code(
     "gap",
@@ -206,7 +207,8 @@ NOT_IN_CATALOG = Code(
 UNAPPROVED = Code(
     "unapproved",
     "authority missing",
-    "The command states neither a sufficient approval nor a standing permission that the root document allows. Consumed.",
+    "The command states neither a sufficient approval nor a standing permission that the root document allows. "
+    "Consumed.",
     "Apply the plan with an approval, or allow standing authority in the next root document.",
 )
 OVER_CEILING = Code(
@@ -291,7 +293,8 @@ RELEASE_STUCK = Code(
 HOST_STATE = Code(
     "host_state",
     "the host does not accept this now",
-    "The host is draining, paused, unhealthy or quarantined by its own decision, which outranks the controller. Consumed.",
+    "The host is draining, paused, unhealthy or quarantined by its own decision, which outranks the controller. "
+    "Consumed.",
     "See the reasons in `gridops status HOST`.",
 )
 RECEIPT_GAP = Code(
@@ -310,7 +313,8 @@ RECEIPT_CONFLICT = Code(
 HOST_REWOUND = Code(
     "host_rewound",
     "the host forgot what it had acknowledged",
-    "The host's ledger is behind what it has already signed: it was restored from an old copy. Nothing more is sent to it.",
+    "The host's ledger is behind what it has already signed: it was restored from an old copy. Nothing more is "
+    "sent to it.",
     "Write it off (`gridops host write-off HOST`) and enrol it again with a new key.",
 )
 CLONED_HOST = Code(
