@@ -158,7 +158,7 @@ def _cause_of_staying(seat: Seated) -> Cause | None:
     if origin is None:
         return None
     if origin.adopted:
-        return Cause(kind=CauseKind.INTENT, detail="already runs there")
+        return origin.cause or Cause(kind=CauseKind.INTENT, detail="already runs there")
     if origin.former != origin.replica:
         return Cause(kind=CauseKind.RENAMED, detail=f"{origin.former} is taken over as {origin.replica}")
     return None

@@ -130,13 +130,20 @@ class _View:
 
     def strangers(self, host: HostId) -> list[Residency]:
         """What holds a place on the host and is in no plan: external ones, and ours that nobody can vouch for."""
-        planned = {(a.replica, a.launch) for a in self.on.get(host, [])}
+        planned = {(name, a.launch) for a in self.on.get(host, []) for name in self.known_as(a)}
         found = []
         for r in self.live(host):
             stuck = r.state is ResidencyState.UNKNOWN and (r.replica, r.identity) not in planned
             if r.ownership is Ownership.EXTERNAL or stuck:
                 found.append(r)
         return found
+
+    def known_as(self, a: Assignment) -> tuple[ReplicaId, ...]:
+        """What hosts may call a replica: also by the name its profile had before."""
+        profile = self.profiles.get(a.profile)
+        old = profile.renamed_from if profile is not None else None
+        number = a.replica.rpartition("/")[2]
+        return (a.replica,) if old is None or old in self.profiles else (a.replica, ReplicaId(f"{old}/{number}"))
 
     def _renamed(self) -> dict[ProfileName, ProfileName]:
         known = {a.profile for a in self.before.values()}
@@ -153,7 +160,8 @@ class _View:
         old = self.former(a)
         if old is not None and (old.seat, old.launch) == (a.seat, a.launch):
             return True
-        mine = (r for r in self.live(a.seat.host) if r.ownership is Ownership.MANAGED and r.replica == a.replica)
+        names = self.known_as(a)
+        mine = (r for r in self.live(a.seat.host) if r.ownership is Ownership.MANAGED and r.replica in names)
         return any(r.identity == a.launch and tuple(sorted(r.devices)) == a.seat.devices for r in mine)
 
 
@@ -403,9 +411,10 @@ def _decisions(view: _View) -> Iterator[str]:
         last = d.profile not in left and d.cause.kind is not CauseKind.HOST_LOST
         if d.last_replica != last:
             yield f"removing {d.replica} {'does not say that it is' if last else 'says that it is'} the last replica"
-        if (last or d.profile not in view.profiles) and d.risk is not Risk.DESTRUCTIVE:
+        gone = d.profile not in view.profiles and d.profile not in view.names.values()
+        if (last or gone) and d.risk is not Risk.DESTRUCTIVE:
             yield f"removing {d.replica} takes something for good and is called {d.risk.value}"
-        if d.profile not in view.profiles and d.action_class is not ActionClass.REMOVE:
+        if gone and d.action_class is not ActionClass.REMOVE:
             yield f"removing {d.replica} of a profile that is gone is called {d.action_class.value}"
     for d in plan.decisions:
         placed = next((a for a in plan.placement if a.replica == d.replica), None)

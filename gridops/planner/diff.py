@@ -72,7 +72,7 @@ def diff(before: Side, after: Side, reasons: Reasons) -> tuple[Decision, ...]:
     """Every difference, ordered and numbered; each its own change set until `change_sets.tie` joins them."""
     found = [d for r in after.seats if (d := _seated(before, after, r, reasons)) is not None]
     kept = {reasons.former.get(r, r) for r in after.seats}
-    left = {a.profile for a in after.seats.values()}
+    left = {a.profile for a in after.seats.values()} | {before.seats[r].profile for r in kept if r in before.seats}
     found += [_removed(before, r, reasons, left) for r in before.seats if r not in kept]
     found += [_cannot(u, reasons) for u in reasons.unplaced]
     found.sort(key=lambda d: (ORDER.index(d.kind), replica_key(d.replica)))

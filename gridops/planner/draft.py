@@ -12,7 +12,7 @@ from gridops.footprint.need import identity
 from gridops.model.plan import Assignment, Cause, CauseKind, Choice, HostLine, Launch, Seat
 from gridops.model.profile import Downtime, Profile
 from gridops.planner.capacity import Board, Claim, Offer, bad_company, residency_claim
-from gridops.planner.incumbents import Incumbent, Verdict
+from gridops.planner.incumbents import Incumbent, Verdict, names_of
 from gridops.planner.targets import Targets
 from gridops.planner.world import World
 
@@ -96,7 +96,7 @@ def begin(world: World, targets: Targets) -> Draft:
         assert incumbent.cause is not None, "a verdict other than STAY has a cause"
         profile = world.profiles[incumbent.assignment.profile]
         # A pin holds a replica on its host while it changes, too.
-        pin = incumbent.host if incumbent.pinned and incumbent.verdict is Verdict.CHANGE else incumbent.back_to
+        pin = incumbent.host if incumbent.pinned and incumbent.verdict is Verdict.CHANGE else incumbent.only_to
         draft.items.append(Item(incumbent.replica, profile, incumbent.cause, incumbent, pin))
     draft.items += [Item(m.replica, world.profiles[split_replica(m.replica)[0]], m.cause) for m in targets.missing]
     return draft
@@ -124,7 +124,7 @@ def _hold_the_rest(draft: Draft, targets: Targets) -> None:
         (i.host, name, i.assignment.launch)
         for i in targets.wanted
         if i.verdict is not Verdict.RELEASE
-        for name in (i.replica, i.former)
+        for name in names_of(draft.world, i.replica, i.former)
     }
     for host, board in draft.board.hosts.items():
         for residency in board.view.stuck:

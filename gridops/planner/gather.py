@@ -16,7 +16,7 @@ from gridops.model.plan import Assignment, Seat
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.capacity import claim_of
 from gridops.planner.eligible import Way, is_gpu_work, launch_of
-from gridops.planner.incumbents import Incumbent, names_of, residency_of
+from gridops.planner.incumbents import Incumbent, Verdict, names_of, residency_of
 from gridops.planner.verdicts import judge
 from gridops.planner.world import HostView, Standing, World
 
@@ -27,10 +27,15 @@ def gather(world: World) -> tuple[Incumbent, ...]:
     """Every incumbent of the scope with its verdict, by profile and number."""
     names = renames(world)
     found = [*_of_parent(world, names)]
-    taken = {i.replica for i in found} | {i.former for i in found}
-    found += _adopted(world, taken)
-    judged = (judge(world, i) for i in found)
-    return tuple(sorted(judged, key=lambda i: (i.assignment.profile, replica_key(i.replica))))
+    judged = {i.replica: judge(world, i) for i in found}
+    # A replica whose host was taken from us may run elsewhere already: then that copy is it.
+    released = {r: i for r, i in judged.items() if i.verdict is Verdict.RELEASE}
+    taken = ({i.replica for i in found} | {i.former for i in found}) - set(released)
+    for adopted in _adopted(world, taken):
+        before = released.get(adopted.replica)
+        cause = before.cause if before is not None else None
+        judged[adopted.replica] = judge(world, replace(adopted, cause=cause))
+    return tuple(sorted(judged.values(), key=lambda i: (i.assignment.profile, replica_key(i.replica))))
 
 
 def renames(world: World) -> dict[ProfileName, ProfileName]:

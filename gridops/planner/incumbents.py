@@ -51,8 +51,8 @@ class Incumbent:
     adopted: bool = False
     here_again: bool = False
     """Leaves its devices, not its host."""
-    back_to: HostId | None = None
-    """The only host it would leave for: its owner's, where it ran before."""
+    only_to: HostId | None = None
+    """The only host it would leave for: a pin's, or its owner's where it ran before."""
 
     @property
     def replica(self) -> ReplicaId:

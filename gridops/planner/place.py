@@ -158,6 +158,8 @@ def place(draft: Draft) -> tuple[Item, ...]:
 
 def _seat(seats: Seats, item: Item) -> bool:
     draft = seats.draft
+    if item.changes and item.origin is not None and item.origin.stuck:
+        return False  # what nobody can vouch for is neither replaced nor stopped
     if item.changes and _in_place(seats, item):
         return True
     found = seats.candidates(item)

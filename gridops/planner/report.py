@@ -29,6 +29,9 @@ def waiting(draft: Draft, left: Sequence[Item]) -> tuple[HostLine, ...]:
         if item.changes and item.profile.downtime is Downtime.NEVER:
             detail = f"{item.replica}: {why}; no room for a second process and the profile refuses downtime"
             found.append(HostLine(host=host, code=codes.DOWNTIME_NEVER.code, detail=detail))
+        elif item.changes and item.origin.stuck:
+            detail = f"{item.replica}: {why}; its process is in an unknown state, which has to be resolved first"
+            found.append(HostLine(host=host, code=codes.NOWHERE_ELSE.code, detail=detail))
         else:
             verb = "change" if item.changes else "leave"
             detail = f"{item.replica} should {verb} ({why}) and no host can take it, so it stays"
@@ -67,9 +70,7 @@ def notes(draft: Draft) -> tuple[str, ...]:
     world, found = draft.world, []
     if world.mass_stale:
         hosts = ", ".join(world.mass_stale[:8]) + (" and others" if len(world.mass_stale) > 8 else "")
-        found.append(
-            f"{len(world.mass_stale)} hosts fell silent at once ({hosts}): nothing is taken away"
-        )
+        found.append(f"{len(world.mass_stale)} hosts fell silent at once ({hosts}): nothing is taken away")
     if not any(
         v.host.scope == world.inputs.scope and v.host.host_class is not HostClass.EXTERNAL for v in world.hosts.values()
     ):

@@ -138,7 +138,7 @@ def _towards_pins(world: World, profile: Profile, kept: list[Incumbent]) -> list
         leaver = max(could, key=lambda i: replica_key(i.replica))
         at = mark(world, f"profiles/{profile.name}/placement", f"profiles/{profile.name}")
         cause = Cause(kind=CauseKind.POLICY, detail=f"pinned to {host}", at=at)
-        moved[leaver.replica] = replace(leaver, verdict=Verdict.LEAVE, cause=cause)
+        moved[leaver.replica] = replace(leaver, verdict=Verdict.LEAVE, cause=cause, only_to=host)
     return [moved.get(i.replica, i) for i in kept]
 
 

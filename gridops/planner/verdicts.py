@@ -105,7 +105,7 @@ def _returned(world: World, incumbent: Incumbent, profile: Profile) -> Incumbent
                 wanted = [launch_of(profile, c, b) for c in profile.configs for b in c.backends]
                 if residency.identity in {identity(launch) for launch in wanted}:
                     cause = Cause(kind=CauseKind.REBALANCE, detail=f"{view.host.id} is back with its older copy")
-                    return replace(incumbent, verdict=Verdict.LEAVE, cause=cause, back_to=view.host.id)
+                    return replace(incumbent, verdict=Verdict.LEAVE, cause=cause, only_to=view.host.id)
     return None
 
 
