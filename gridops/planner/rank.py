@@ -18,6 +18,8 @@ from gridops.planner.world import HostView, Standing
 UNKNOWN_PRICE_MICRO = 10**15
 """A price nobody states counts as higher than any that is stated."""
 
+_HALF_GIB = 1 << 29
+
 READY, STARTING, CACHED, COLD = range(4)
 """How far the model has come on a host; less is sooner."""
 
@@ -38,7 +40,8 @@ class Rank(NamedTuple):
     yields: int
     """2 a person's machine, 1 a throttled one, 0 neither."""
     left_mib: int
-    """Memory left on the fullest device: tightest first, so that large gaps stay large."""
+    """Memory left on the fullest device, in whole GiB: tightest first, so that large gaps stay large. Coarse, because
+    the use by others is a reading: two hosts that are alike must not change places with every heartbeat."""
     price_micro: int
     """What the host adds to the hourly price; 0 when it holds something already."""
 
@@ -65,6 +68,6 @@ def rank(view: HostView, offer: Offer, start: int, position: int, domain: tuple[
         start=start,
         domain_replicas=sharing,
         yields=yields,
-        left_mib=offer.left_bytes >> 20,
+        left_mib=(offer.left_bytes + _HALF_GIB) >> 30 << 10,
         price_micro=UNKNOWN_PRICE_MICRO if price is None else price,
     )
