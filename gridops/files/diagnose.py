@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict, Unpack
 
 from gridops.base.codes import Code
+from gridops.files.secrets import masked
 
 Severity = Literal["error", "warning"]
 
@@ -113,12 +114,13 @@ class More(TypedDict, total=False):
 
 def error(code: Code, place: Place, message: str, hint: str = "", **more: Unpack[More]) -> Problem:
     """A problem that keeps the files from being used."""
-    return Problem(code=code.code, place=place, message=message, hint=hint, **more)
+    return Problem(code=code.code, place=place, message=masked(message), hint=masked(hint), **more)
 
 
 def warning(code: Code, place: Place, message: str, hint: str = "", **more: Unpack[More]) -> Problem:
     """A problem that a person should see and may accept."""
-    return Problem(code=code.code, place=place, message=message, hint=hint, severity="warning", **more)
+    text, tip = masked(message), masked(hint)
+    return Problem(code=code.code, place=place, message=text, hint=tip, severity="warning", **more)
 
 
 def brief(text: str, most: int = 60) -> str:

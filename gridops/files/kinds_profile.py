@@ -144,7 +144,8 @@ def _args_rule(read: Read, reader: Reader) -> None:
             fix = Fix(f"rename to `{close}`", (replace(entry.key, close),)) if close is not None and free else None
             notes = (f"arguments: {', '.join(sorted(known))}",)
             message = f"{read.get('engine')} has no argument `{name}` here"
-            reader.error(codes.UNKNOWN_ARGUMENT, entry.key, message, hint, notes=notes, fix=fix)
+            say = reader.error if close is not None else reader.warn
+            say(codes.UNKNOWN_ARGUMENT, entry.key, message, hint, notes=notes, fix=fix)
 
 
 def _devices_rule(read: Read, reader: Reader) -> None:

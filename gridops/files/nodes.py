@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gridops.files.diagnose import Line, Place
+from gridops.files.secrets import LOOKED_AT, masked
 
 NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 
@@ -98,9 +99,19 @@ class Source:
 
     def spot(self, line: int, column: int, *, length: int = 1, since: int | None = None) -> Place:
         first = line if since is None or line - since > CONTEXT or since > line else since
-        shown = tuple(Line(n, self.line(n)) for n in range(first, line + 1) if 0 < n <= len(self.lines))
+        numbers = range(max(first, 1), min(line, len(self.lines)) + 1)
+        shown = tuple(Line(n, _quoted(self.line(n), column if n == line else 1)) for n in numbers)
         return Place(self.file, line, column, max(length, 1), shown)
 
 
+def _quoted(text: str, column: int) -> str:
+    """A line for showing: secrets blotted out; of an endless line only what stands around the column."""
+    if len(text) <= LOOKED_AT:
+        return masked(text)
+    start = max(column - AROUND, 0)
+    return " " * start + masked(text[start : start + 2 * AROUND])
+
+
+AROUND = 400
 CONTEXT = 4
 """A parent farther up than this many lines is not shown."""

@@ -18,8 +18,7 @@ from gridops.base.codes import files as codes
 from gridops.files import near
 from gridops.files.diagnose import Fix, brief
 from gridops.files.nodes import Hole, Node, Scalar
-from gridops.files.secrets import looks_secret
-from gridops.files.shape import BAD, Reader, Shape, replace, wrong_shape
+from gridops.files.shape import BAD, Reader, Shape, is_secret, replace, wrong_shape
 
 TEXT_MAX = 2_000
 FREE_TEXT = ["string", "number", "boolean"]
@@ -41,9 +40,8 @@ def scalar(node: Node, reader: Reader, word: str) -> Scalar | None:
 class Text(Shape):
     """Free text. What looks like a secret is refused wherever it stands."""
 
-    def __init__(self, word: str = "text", *, may_be_long: bool = False) -> None:
+    def __init__(self, word: str = "text") -> None:
         self.word = word
-        self.may_be_long = may_be_long
 
     def read(self, node: Node, reader: Reader) -> Any:
         found = scalar(node, reader, self.word)
@@ -53,11 +51,7 @@ class Text(Shape):
         if len(value) > TEXT_MAX:
             reader.error(codes.RANGE, node, f"text of {len(value)} characters; at most {TEXT_MAX} are allowed")
             return BAD
-        reason = looks_secret(value) if len(value) >= 16 and not self.may_be_long else None
-        if reason is not None:
-            reader.error(codes.SECRET, node, f"this looks like {reason}", "secrets do not belong in git")
-            return BAD
-        return value
+        return BAD if is_secret(found, reader) else value
 
     def export(self) -> dict[str, Any]:
         return {"type": FREE_TEXT, "maxLength": TEXT_MAX}
@@ -99,6 +93,8 @@ class Pattern(Shape):
     def read(self, node: Node, reader: Reader) -> Any:
         found = scalar(node, reader, self.word)
         if found is None:
+            return BAD
+        if is_secret(found, reader):
             return BAD
         if self._pattern.fullmatch(found.value) is None:
             reader.error(codes.BAD_FORM, node, f"`{brief(found.value)}` has the wrong form", f"expected {self.word}")

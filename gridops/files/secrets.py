@@ -21,19 +21,35 @@ _KNOWN = (
     (re.compile(r"\bgj1\.[A-Za-z0-9_.-]{16,}"), "a join token of gridops"),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\."), "a JSON web token"),
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"), "a private key"),
-    (re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s@]+@"), "a URL with a password"),
+    (re.compile(r"://[^/\s:@]+:[^/\s@]+@|https?://[^/\s@]+@"), "a URL with a password"),
 )
-_RUN = re.compile(r"[A-Za-z0-9+/_=-]{24,}")
+_RUN = re.compile(r"[A-Za-z0-9]{20,}")
+LOOKED_AT = 4_096
+"""Characters of a text that are judged: patterns may take time that grows faster than the text."""
+_SHOWN = 4
+"""Letters of a secret that a message may repeat, so that people find it."""
 _ENTROPY_MIN = 3.9
 """Bits per character. English words joined by dashes stay below; 24 random letters and digits are at about 4.1."""
 
 
 def looks_secret(text: str) -> str | None:
     """What kind of secret a text resembles, or None."""
+    head = text[:LOOKED_AT]
     for pattern, name in _KNOWN:
-        if pattern.search(text):
+        if pattern.search(head):
             return name
-    return next(("a secret" for run in _RUN.findall(text) if _random(run)), None)
+    return next(("a secret" for run in _RUN.findall(head) if _random(run)), None)
+
+
+def masked(text: str) -> str:
+    """The text with secrets blotted out, as long as before: drawings and logs must not spread what was found."""
+    for pattern, _ in _KNOWN:
+        text = pattern.sub(_blot, text)
+    return _RUN.sub(lambda run: _blot(run) if _random(run[0]) else run[0], text)
+
+
+def _blot(found: re.Match[str]) -> str:
+    return found[0][:_SHOWN] + "*" * (len(found[0]) - _SHOWN)
 
 
 def _random(run: str) -> bool:

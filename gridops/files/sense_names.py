@@ -43,6 +43,7 @@ def listed(read: Read | None, field: str) -> Iterator[tuple[Any, Node]]:
 
 
 def _known(code: Code, reader: Reader, node: Node, name: str, known: Collection[str], what: str) -> bool:
+    """A name that must exist."""
     if name in known:
         return True
     close = near.nearest(name, known)
@@ -52,6 +53,17 @@ def _known(code: Code, reader: Reader, node: Node, name: str, known: Collection[
         notes = (f"{what}s: {', '.join(sorted(known))}",)
     reader.error(code, node, f"unknown {what} `{name}`", hint, notes=notes)
     return False
+
+
+def _foreseen(code: Code, reader: Reader, node: Node, name: str, known: Collection[str], what: str) -> None:
+    """A name that may be ahead of the fleet or behind it: a stranger is worth a warning, a slip is an error."""
+    if name in known:
+        return
+    close = near.nearest(name, known)
+    if close is not None:
+        reader.error(code, node, f"unknown {what} `{name}`", f"did you mean `{close}`?")
+    else:
+        reader.warn(code, node, f"there is no {what} `{name}`", "so this has no effect")
 
 
 def _scopes(found: Gathered) -> None:
@@ -73,7 +85,7 @@ def _scopes(found: Gathered) -> None:
         scopes = policy.read.get("scopes") if policy is not None else None
         if policy is not None and isinstance(scopes, Table):
             for name, entry in scopes.entries.items():
-                _known(codes.UNKNOWN_SCOPE, policy.reader, entry.key, name, known, "scope")
+                _foreseen(codes.UNKNOWN_SCOPE, policy.reader, entry.key, name, known, "scope")
 
 
 def _scope_place(found: Gathered, scope: str, sizes: Counter[str]) -> tuple[Related, ...]:
@@ -93,12 +105,13 @@ def _profile(found: Gathered, profile: Declared) -> None:
     placement = read.get("placement")
     for field in ("allow_hosts", "deny_hosts", "pins"):
         for name, node in listed(placement, field):
-            _known(codes.UNKNOWN_HOST, reader, node, name, found.hosts, "host")
+            ask = _foreseen if field == "deny_hosts" else _known
+            ask(codes.UNKNOWN_HOST, reader, node, name, found.hosts, "host")
     for name, node in listed(read.get("colocation"), "exclude"):
         if name == profile.name:
             reader.error(codes.CONTRADICTION, node, "a profile cannot exclude itself", "use `max_per_host: 1`")
         else:
-            _known(codes.UNKNOWN_PROFILE, reader, node, name, found.profiles, "profile")
+            _foreseen(codes.UNKNOWN_PROFILE, reader, node, name, found.profiles, "profile")
     old = read.get("renamed_from")
     if old is not None and old in found.profiles:
         alive = found.profiles[old]

@@ -17,7 +17,10 @@ from gridops.base.limits import PROBLEMS_PER_FILE
 from gridops.files import near
 from gridops.files.diagnose import Edit, Fix, More, Problem, Related, brief, error, has_errors, warning
 from gridops.files.nodes import Entry, Hole, Map, Node, Scalar, Seq, Source
+from gridops.files.secrets import looks_secret
 
+SECRET_CHARS: Final = 16
+"""Anything shorter is no secret worth the name."""
 BAD: Final = object()
 """Answer of a shape for a node that it has reported."""
 
@@ -182,6 +185,7 @@ class Block(Shape):
         elif close is not None:
             hint = f"did you mean `{close}`?"
             fix = Fix(f"rename to `{close}`", (replace(entry.key, close),))
+        expose(entry.value, reader)
         first = next(iter(node.entries.values())).key.line
         since = None if node.flow else max(first - 1, 1)
         reader.problems.append(
@@ -385,6 +389,26 @@ def replace(node: Scalar, text: str) -> Edit:
 
 def _bare(node: Scalar) -> bool:
     return node.line == node.end_line and not any(sign in node.value for sign in ",[]{}#:")
+
+
+def is_secret(node: Scalar, reader: Reader) -> bool:
+    """True after reporting a value that had better not be in git."""
+    reason = looks_secret(node.value) if len(node.value) >= SECRET_CHARS else None
+    if reason is not None:
+        reader.error(codes.SECRET, node, f"this looks like {reason}", "secrets do not belong in git")
+    return reason is not None
+
+
+def expose(node: Node, reader: Reader) -> None:
+    """Report secrets in what is not read any further, such as an `env:` that does not exist here."""
+    if isinstance(node, Scalar):
+        is_secret(node, reader)
+    elif isinstance(node, Map):
+        for entry in node.entries.values():
+            expose(entry.value, reader)
+    elif isinstance(node, Seq):
+        for item in node.items:
+            expose(item, reader)
 
 
 def wrong_shape(node: Node, reader: Reader, message: str, fix: Fix | None = None) -> Any:

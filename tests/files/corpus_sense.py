@@ -59,7 +59,12 @@ SENSE: dict[str, Row] = {
         f"{PROFILE}:4:8",
         "did you mean `default`?",
     ),
-    "mode of an unknown scope": Row(appended(MODE, "  lab: {mode: observe}\n"), s.UNKNOWN_SCOPE, f"{MODE}:6:3", "lab"),
+    "mode of a scope that is not there": Row(
+        appended(MODE, "  lab: {mode: observe}\n"), s.UNKNOWN_SCOPE, f"{MODE}:6:3", "no effect", severity="warning"
+    ),
+    "mode of a misspelt scope": Row(
+        changed(MODE, "  default:", "  defualt:"), s.UNKNOWN_SCOPE, f"{MODE}:4:3", "did you mean `default`?"
+    ),
     "pin to an unknown host": Row(
         changed(PROFILE, "placement:", "placement:\n  pins: [froge]"),
         s.UNKNOWN_HOST,
@@ -78,8 +83,24 @@ SENSE: dict[str, Row] = {
         "fleet.d/keys/anvil.yaml:3:7",
         severity="warning",
     ),
-    "excludes an unknown profile": Row(
-        appended(PROFILE, "colocation: {exclude: [chat]}\n"), s.UNKNOWN_PROFILE, f"{PROFILE}:17:24", "chat"
+    "excludes a profile that is not there": Row(
+        appended(PROFILE, "colocation: {exclude: [chat]}\n"),
+        s.UNKNOWN_PROFILE,
+        f"{PROFILE}:17:24",
+        "no profile `chat`",
+        severity="warning",
+    ),
+    "excludes a misspelt profile": Row(
+        {**appended(PROFILE, "colocation: {exclude: [chta]}\n"), "profiles.d/chat.yaml": SECOND_PROFILE},
+        s.UNKNOWN_PROFILE,
+        f"{PROFILE}:17:24",
+        "did you mean `chat`?",
+    ),
+    "denies a misspelt host": Row(
+        changed(PROFILE, "placement:", "placement:\n  deny_hosts: [ana-mca]"),
+        s.UNKNOWN_HOST,
+        f"{PROFILE}:6:16",
+        "did you mean `ana-mac`?",
     ),
     "consent for an unknown profile": Row(
         changed(MODE, "recommend", "recommend\n    automatic: {last_replica: [codr]}"),

@@ -41,6 +41,8 @@ HOSTILE: dict[str, str] = {
     "comments": "#" * 500_000,
     "commas": "[" + "," * 200_000,
     "tags": "a: " + "!" * 100_000,
+    "half a token": "reason: " + "eyJ-" * 200_000,
+    "many half tokens": "a:\n" + ("  - " + "eyJ-" * 1_000 + "\n") * 200,
 }
 
 

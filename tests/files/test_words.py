@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gridops.files.draw import draw_all
 from gridops.files.near import damerau, nearest
-from gridops.files.secrets import looks_secret
-from tests.files.repo import APPROVALS, GOOD, added, problems
+from gridops.files.report import annotate, document
+from gridops.files.secrets import looks_secret, masked
+from tests.files.repo import APPROVALS, GOOD, PROFILE, added, problems
 
 SUGGESTED = [
     ("memmory", ("memory", "model"), "memory"),
@@ -81,6 +83,9 @@ NO_SECRETS = [
     "https://gridops.office.example:7443/v1/status",
     "2026-11-30T08:00:00Z",
     "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEF",
+    "rolling out Qwen2.5-Coder-32B-Instruct-Q4_K_M-GGUF and DeepSeek-R1-Distill-Qwen-14B-Q6_K_L",
+    "ssh://git@forge.example/acme/fleet.git",
+    "https://models.example/a/b@v1",
     "internationalization-and-localization-of-everything",
 ]
 
@@ -93,6 +98,33 @@ def test_a_secret_is_noticed(text: str) -> None:
 @pytest.mark.parametrize("text", NO_SECRETS)
 def test_what_is_public_by_nature_is_no_secret(text: str) -> None:
     assert looks_secret(text) is None
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_a_secret_is_blotted_out_and_nothing_moves(text: str) -> None:
+    shown = masked(text)
+    assert len(shown) == len(text)
+    assert "***" in shown
+    assert looks_secret(shown) is None or "://" in shown
+
+
+TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [f"env: {{HF_TOKEN: {TOKEN}}}\n", f"env:\n  - [{TOKEN}]\n", f"renamed_from: {TOKEN}\n", f"serves: [{TOKEN}]\n"],
+)
+def test_no_output_repeats_a_secret(extra: str) -> None:
+    found = problems({**GOOD, PROFILE: GOOD[PROFILE] + extra})
+    assert found
+    shown = draw_all(found) + json.dumps(document(found, 1)) + "".join(annotate(found)) + "".join(map(str, found))
+    assert TOKEN not in shown
+
+
+def test_a_secret_under_a_field_that_does_not_exist_is_still_reported() -> None:
+    found = problems({**GOOD, PROFILE: GOOD[PROFILE] + f"env: {{HF_TOKEN: {TOKEN}}}\n"})
+    assert [p.code for p in found] == ["GO203", "GO130"]
 
 
 def _root(number: int, *people: str) -> dict[str, str]:
