@@ -57,13 +57,16 @@ def _tie_profiles(knots: _Knots, decisions: Sequence[Decision]) -> None:
     names: dict[str, list[int]] = {}
     terms: dict[str, list[int]] = {}
     carrying = {d.profile for d in decisions if carries_terms(d)}
+    renamed = {c.old: c.new for d in decisions for c in d.changes if c.field == "profile"}
     for n, decision in enumerate(decisions):
         # Which one is the last is a matter of all of them together.
         final = decision.last_replica or decision.action_class is ActionClass.REMOVE
         if decision.kind is DecisionKind.REMOVE and final:
             ends.setdefault(decision.profile, []).append(n)
-        if any(c.field == "profile" for c in decision.changes):
-            names.setdefault(decision.profile, []).append(n)
+        # A rename is one step: half of it would leave two profiles with one history.
+        name = renamed.get(decision.profile, decision.profile)
+        if name in renamed.values():
+            names.setdefault(name, []).append(n)
         # New terms hold for all of a profile's replicas, also for one whose removal would be held back.
         if decision.profile in carrying and decision.source is not None:
             terms.setdefault(decision.profile, []).append(n)
