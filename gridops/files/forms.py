@@ -12,8 +12,9 @@ from gridops.base.codes import sense as sense_codes
 from gridops.base.windows import WeeklyTimes, parse_weekly
 from gridops.files.diagnose import brief
 from gridops.files.nodes import Map, Node, Scalar
+from gridops.files.reader import BAD, Reader
 from gridops.files.scalars import FREE_TEXT, Int, Pattern, Share, Text, scalar
-from gridops.files.shape import BAD, Block, Reader, Shape
+from gridops.files.shape import Block, Shape
 
 LABEL = Pattern("a label", r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "r1", free=True)
 MODEL_ID = Pattern("a model id", r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}", "gpt-oss-120b")

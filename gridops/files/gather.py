@@ -20,7 +20,8 @@ from gridops.files.diagnose import Edit, Fix, Problem, Related, brief, error, wa
 from gridops.files.kinds import API_VERSION, KINDS, Kind, kind_at
 from gridops.files.kinds_fleet import HOST, merge
 from gridops.files.nodes import Map, Node, Scalar, Source
-from gridops.files.shape import BAD, Read, Reader, Table, replace, wrong_shape
+from gridops.files.reader import BAD, Reader, replace, wrong_shape
+from gridops.files.shape import Read, Table
 from gridops.files.tree import FOLDERS, Tree
 from gridops.files.yamlish import parse
 

@@ -13,8 +13,9 @@ from gridops.base.units import PPM
 from gridops.files import near
 from gridops.files.diagnose import Related
 from gridops.files.forms import BRANCH, CREDENTIAL, HOST_KEY, HTTPS, LABEL, MODEL_ID, URL, Header
+from gridops.files.reader import BAD, Reader
 from gridops.files.scalars import Choice, Flag, Instant, Int, Name, Pattern, Price, Rate, Share, Size, Span, Text
-from gridops.files.shape import BAD, Block, Field, ListOf, MapOf, Read, Reader, Table
+from gridops.files.shape import Block, Field, ListOf, MapOf, Read, Table
 from gridops.model.fleet import (
     Absence,
     Device,

@@ -9,8 +9,9 @@ from gridops.base.units import PPM
 from gridops.files.diagnose import Related
 from gridops.files.forms import CountOrShare, Weekly
 from gridops.files.kinds_fleet import header
+from gridops.files.reader import Reader
 from gridops.files.scalars import Choice, Flag, Instant, Int, Name, Or, Price, Share, Size, Span, Text
-from gridops.files.shape import Block, Field, ListOf, MapOf, Read, Reader, Shape
+from gridops.files.shape import Block, Field, ListOf, MapOf, Read, Shape
 from gridops.model.fleet import HostClass
 from gridops.model.policy import (
     ActionClass,

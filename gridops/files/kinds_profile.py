@@ -15,8 +15,9 @@ from gridops.files import near
 from gridops.files.diagnose import Fix, Related
 from gridops.files.forms import CREDENTIAL, LABEL, MODEL_ID, RELATIVE, SOURCE, Arg, NumberOrBlock, Sha256
 from gridops.files.kinds_fleet import BACKENDS, header
+from gridops.files.reader import Reader, replace
 from gridops.files.scalars import Choice, Flag, Int, Name, Or, Share, Size, Span
-from gridops.files.shape import Block, Field, ListOf, MapOf, Read, Reader, replace
+from gridops.files.shape import Block, Field, ListOf, MapOf, Read
 from gridops.model.profile import (
     Artifact,
     ArtifactFile,

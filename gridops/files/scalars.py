@@ -18,7 +18,8 @@ from gridops.base.codes import files as codes
 from gridops.files import near
 from gridops.files.diagnose import Fix, brief
 from gridops.files.nodes import Hole, Node, Scalar
-from gridops.files.shape import BAD, Reader, Shape, is_secret, replace, wrong_shape
+from gridops.files.reader import BAD, Reader, is_secret, replace, wrong_shape
+from gridops.files.shape import Shape
 
 TEXT_MAX = 2_000
 FREE_TEXT = ["string", "number", "boolean"]

@@ -12,7 +12,8 @@ from gridops.files import near
 from gridops.files.diagnose import Related
 from gridops.files.gather import DEFAULT_SCOPE, Declared, Gathered
 from gridops.files.nodes import Node
-from gridops.files.shape import Items, Read, Reader, Table
+from gridops.files.reader import Reader
+from gridops.files.shape import Items, Read, Table
 from gridops.model.policy import PlanningPolicy
 
 
