@@ -38,14 +38,14 @@ def _on_disk(files: dict[str, str], root: Path) -> Path:
     return root
 
 
-def test_five_hundred_files_are_checked(benchmark: BenchmarkFixture, five_hundred: Path) -> None:
+def bench_five_hundred_files_are_checked(benchmark: BenchmarkFixture, five_hundred: Path) -> None:
     checked = benchmark(lambda: check(WorkingTree(five_hundred)))
     benchmark.extra_info["files"] = checked.files
     assert checked.problems == ()
     assert checked.files == 500
 
 
-def test_five_hundred_files_are_validated_by_the_command(benchmark: BenchmarkFixture, five_hundred: Path) -> None:
+def bench_five_hundred_files_are_validated_by_the_command(benchmark: BenchmarkFixture, five_hundred: Path) -> None:
     def call() -> int:
         done = subprocess.run([*CLI, "-C", str(five_hundred), "validate", "-q"], check=False, capture_output=True)
         return done.returncode
@@ -53,25 +53,25 @@ def test_five_hundred_files_are_validated_by_the_command(benchmark: BenchmarkFix
     assert benchmark.pedantic(call, rounds=5, warmup_rounds=1) == 0
 
 
-def test_ten_thousand_hosts_are_checked(benchmark: BenchmarkFixture, ten_thousand: Path) -> None:
+def bench_ten_thousand_hosts_are_checked(benchmark: BenchmarkFixture, ten_thousand: Path) -> None:
     checked = benchmark.pedantic(lambda: check(WorkingTree(ten_thousand)), rounds=2, warmup_rounds=1)
     assert checked.intent is not None
     assert len(checked.intent.desired.hosts) == 10_000
 
 
-def test_fourteen_thousand_lines_are_parsed(benchmark: BenchmarkFixture) -> None:
+def bench_fourteen_thousand_lines_are_parsed(benchmark: BenchmarkFixture) -> None:
     files = {path: text.encode() for path, text in fleet(hosts=120, profiles=486).items()}
     benchmark.extra_info["lines"] = lines(fleet(hosts=120, profiles=486))
     assert benchmark(lambda: all(parse(path, raw).root is not None for path, raw in files.items()))
 
 
-def test_five_hundred_files_are_formatted(benchmark: BenchmarkFixture) -> None:
+def bench_five_hundred_files_are_formatted(benchmark: BenchmarkFixture) -> None:
     files = {path: text.encode() for path, text in fleet(hosts=120, profiles=486).items()}
     made = benchmark.pedantic(lambda: [format_text(p, raw) for p, raw in files.items()], rounds=2)
     assert not any(f.problems or f.kept for f in made)
 
 
-def test_one_syntax_error_in_a_large_repository_is_found(benchmark: BenchmarkFixture) -> None:
+def bench_one_syntax_error_in_a_large_repository_is_found(benchmark: BenchmarkFixture) -> None:
     files = fleet(hosts=120, profiles=486)
     files["policies/mode.yaml"] += "broken: [\n"
     assert benchmark(lambda: check(MemoryTree(files))).errors == 1
