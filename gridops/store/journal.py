@@ -16,7 +16,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,7 +36,7 @@ MIGRATIONS = (
     CREATE TABLE snapshots (n INTEGER PRIMARY KEY, value BLOB NOT NULL, digest TEXT NOT NULL) STRICT;
     CREATE TABLE guard (
         one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, counter INTEGER NOT NULL,
-        first INTEGER NOT NULL, before TEXT NOT NULL, digest TEXT NOT NULL
+        first INTEGER NOT NULL, before TEXT NOT NULL, last INTEGER NOT NULL, tip TEXT NOT NULL, digest TEXT NOT NULL
     ) STRICT;
     """,
 )
@@ -79,14 +79,16 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """Who may write, and where the kept rows begin: `before` is the digest of the row before `first`."""
+    """Who may write, and which rows there are: `before` is the digest of the row before `first`, `tip` of `last`."""
 
     term: Term
     first: int
     before: Digest
+    last: int
+    tip: Digest
 
     def digest(self) -> Digest:
-        return canon.digest([self.term.epoch, self.term.counter, self.first, self.before])
+        return canon.digest([self.term.epoch, self.term.counter, self.first, self.before, self.last, self.tip])
 
 
 class Journal:
@@ -121,7 +123,7 @@ class Journal:
     def head(self) -> int:
         """Number of the newest row; 0 when there is none: an empty journal knows nothing, so nothing is sure."""
         with self._reading(Failed), self._lock:
-            return self._tip()[0]
+            return self._guard().last
 
     def append(self, rows: Sequence[Entry], term: Term) -> int:
         """Write all rows or none, durably; the number of the newest. Raises StaleWriter, Busy or Failed."""
@@ -129,7 +131,8 @@ class Journal:
         with self._lock:
             try:
                 with self._writing_as(term) as connection:
-                    n, prev = self._tip()
+                    guard = self._guard()
+                    n, prev = guard.last, guard.tip
                     for row, value in zip(rows, values, strict=True):
                         n += 1
                         prev = _row_digest(n, row.at_ms, term, row.kind, value, prev)
@@ -137,6 +140,7 @@ class Journal:
                             "INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)",
                             (n, row.at_ms, term.epoch, term.counter, row.kind, value, prev),
                         )
+                    self._put(replace(guard, last=n, tip=prev))
                 return n
             except (sqlite3.Error, NotWhole) as error:
                 self._stop(error, "write")
@@ -161,7 +165,7 @@ class Journal:
                             hints=("the newest root document is missing: fetch it before starting the controller",),
                         )
                     term = Term(epoch=epoch, counter=max(guard.term.counter, above) + 1)
-                    self._put(_Guard(term, guard.first, guard.before))
+                    self._put(replace(guard, term=term))
             except (sqlite3.Error, NotWhole) as error:
                 self._stop(error, "write")
             self.term = term
@@ -175,10 +179,10 @@ class Journal:
         with self._lock:
             try:
                 with self._writing_as(self.term) as connection:
-                    found = connection.execute("SELECT digest FROM rows WHERE n = ?", (n,)).fetchone()
-                    if found is None:
+                    row = self._digest_of(n, self._guard())
+                    if n < 1 or row is None:
                         raise Bug(f"a snapshot after row {n}, which does not exist")
-                    digest = _snapshot_digest(n, found[0], raw)
+                    digest = _snapshot_digest(n, row, raw)
                     connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (n, raw, digest))
                     self._forget()
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -232,26 +236,34 @@ class Journal:
             raise refused(error, what, self.path) from error
         raise Failed(f"the journal {self.path} is damaged: {error}") from error
 
-    def _tip(self) -> tuple[int, Digest]:
-        found = self._connection.execute("SELECT n, digest FROM rows ORDER BY n DESC LIMIT 1").fetchone()
-        if found is not None:
-            return found[0], found[1]
-        guard = self._guard()
-        return guard.first - 1, guard.before
-
     def _guard(self) -> _Guard:
-        found = self._connection.execute("SELECT epoch, counter, first, before, digest FROM guard").fetchone()
+        query = "SELECT epoch, counter, first, before, last, tip, digest FROM guard"
+        found = self._connection.execute(query).fetchone()
         if found is None:
-            return _Guard(Term(epoch=0, counter=0), 1, START)
-        guard = _Guard(Term(epoch=found[0], counter=found[1]), found[2], found[3])
-        if guard.digest() != found[4]:
+            return _Guard(Term(epoch=0, counter=0), 1, START, 0, START)
+        guard = _Guard(Term(epoch=found[0], counter=found[1]), *found[2:6])
+        if guard.digest() != found[6]:
             raise NotWhole("its guard row does not match its digest")
         return guard
 
+    def _digest_of(self, n: int, guard: _Guard) -> Digest | None:
+        if n == guard.first - 1:
+            return guard.before
+        found = self._connection.execute("SELECT digest FROM rows WHERE n = ?", (n,)).fetchone()
+        return found[0] if found is not None else None
+
     def _put(self, guard: _Guard) -> None:
         self._connection.execute(
-            "INSERT OR REPLACE INTO guard VALUES (1, ?, ?, ?, ?, ?)",
-            (guard.term.epoch, guard.term.counter, guard.first, guard.before, guard.digest()),
+            "INSERT OR REPLACE INTO guard VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                guard.term.epoch,
+                guard.term.counter,
+                guard.first,
+                guard.before,
+                guard.last,
+                guard.tip,
+                guard.digest(),
+            ),
         )
 
     def _snapshot(self) -> Saved | None:
@@ -260,21 +272,17 @@ class Journal:
         if found is None:
             return None
         n, raw, digest = found
-        row = self._connection.execute("SELECT digest FROM rows WHERE n = ?", (n,)).fetchone()
-        if row is None or digest != _snapshot_digest(n, row[0], raw):
+        row = self._digest_of(n, self._guard())
+        if row is None or digest != _snapshot_digest(n, row, raw):
             raise NotWhole(f"the snapshot after row {n} does not match its digest")
         return Saved(n, json.loads(raw))
 
     def _read(self, after: int) -> Iterator[Row]:
         with self._lock:
             guard = self._guard()
-            n, prev = max(after, guard.first - 1), guard.before
-            if n >= guard.first:
-                found = self._connection.execute("SELECT digest FROM rows WHERE n = ?", (n,)).fetchone()
-                if found is None:
-                    return
-                prev = found[0]
-        while True:
+            n = max(after, guard.first - 1)
+            prev = self._digest_of(n, guard)
+        while prev is not None:
             with self._lock:
                 page = self._connection.execute(
                     "SELECT n, at_ms, epoch, counter, kind, value, digest FROM rows WHERE n > ? ORDER BY n LIMIT ?",
@@ -282,7 +290,7 @@ class Journal:
                 ).fetchall()
             for number, at_ms, epoch, counter, kind, raw, digest in page:
                 term = Term(epoch=epoch, counter=counter)
-                if number != n + 1 or digest != _row_digest(number, at_ms, term, kind, raw, prev):
+                if digest != _row_digest(number, at_ms, term, kind, raw, prev):
                     raise NotWhole(f"row {number} does not follow row {n}")
                 yield Row(number, at_ms, term, kind, json.loads(raw), prev, digest)
                 n, prev = number, digest
@@ -290,12 +298,14 @@ class Journal:
                 return
 
     def _verify(self) -> None:
-        snapshot = self._snapshot()
-        first, last = self._guard().first, self._tip()[0]
-        short = snapshot is None or last - first < limits.JOURNAL_ROWS_CHECKED
-        count = sum(1 for _ in self._read(0 if short or snapshot is None else snapshot.n))
-        if short and count != last - first + 1:
-            raise NotWhole(f"it holds {count} rows, the newest is number {last} and the first {first}")
+        snapshot, guard = self._snapshot(), self._guard()
+        short = snapshot is None or guard.last - guard.first < limits.JOURNAL_ROWS_CHECKED
+        last = guard.first - 1 if short or snapshot is None else snapshot.n
+        tip = self._digest_of(last, guard)
+        for row in self._read(last):
+            last, tip = row.n, row.digest
+        if (last, tip) != (guard.last, guard.tip):
+            raise NotWhole(f"its rows end with number {last}, the guard row says {guard.last}")
 
     def _forget(self) -> None:
         """Inside a transaction: old snapshots, and rows that neither a snapshot nor the bound keeps."""
@@ -305,12 +315,14 @@ class Journal:
         oldest = kept[-1][0]
         self._connection.execute("DELETE FROM snapshots WHERE n < ?", (oldest,))
         guard = self._guard()
-        last = min(self._tip()[0] - limits.JOURNAL_ROWS_KEPT, oldest - 1, guard.first + _TRIM)
+        last = min(guard.last - limits.JOURNAL_ROWS_KEPT, oldest - 1, guard.first + _TRIM)
         if last < guard.first:
             return
-        (before,) = self._connection.execute("SELECT digest FROM rows WHERE n = ?", (last,)).fetchone()
+        before = self._digest_of(last, guard)
+        if before is None:
+            raise NotWhole(f"row {last} is missing")
         self._connection.execute("DELETE FROM rows WHERE n <= ?", (last,))
-        self._put(_Guard(guard.term, last + 1, before))
+        self._put(replace(guard, first=last + 1, before=before))
 
 
 def _value(entry: Entry) -> bytes:

@@ -140,6 +140,8 @@ EDITS = {
     "a row is gone": "DELETE FROM rows WHERE n = 30",
     "the first row is gone": "DELETE FROM rows WHERE n = 1",
     "all rows are gone": "DELETE FROM rows",
+    "the newest row is gone": "DELETE FROM rows WHERE n = 60",
+    "the newest rows are gone": "DELETE FROM rows WHERE n > 40",
     "two rows changed places": "UPDATE rows SET n = CASE n WHEN 30 THEN -1 ELSE n END; "
     "UPDATE rows SET n = 30 WHERE n = 31; UPDATE rows SET n = 31 WHERE n = -1",
     "the guard's counter": "UPDATE guard SET counter = counter + 1",
@@ -157,6 +159,27 @@ def test_an_edit_by_hand_is_found(what: str, whole: tuple[bytes, tuple[Row, ...]
     raw.executescript(EDITS[what])
     raw.commit()
     raw.close()
+    assert _open(path) is None
+
+
+def test_rows_that_are_gone_are_missed_also_without_a_snapshot(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    filled(path, 10)
+    raw = sqlite3.connect(path)
+    raw.execute("DELETE FROM rows")
+    raw.commit()
+    raw.close()
+    assert _open(path) is None
+
+
+def test_a_structure_that_sqlite_itself_finds_wrong_is_damage(
+    whole: tuple[bytes, tuple[Row, ...]], tmp_path: Path
+) -> None:
+    """Every row reads well, but the list of free pages begins at a page that is in use: the next write would hurt."""
+    path = tmp_path / "journal.sqlite"
+    raw = bytearray(whole[0])
+    raw[32:40] = (2).to_bytes(4, "big") + (1).to_bytes(4, "big")
+    path.write_bytes(raw)
     assert _open(path) is None
 
 
