@@ -35,9 +35,6 @@ class Claim:
     host_bytes: int
     gpu: bool
 
-    def for_replica(self, replica: ReplicaId) -> Claim:
-        return replace(self, replica=replica)
-
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -287,7 +284,7 @@ def _disk(board: HostBoard, artifact: Artifact) -> HostLine | None:
 def _memory(board: HostBoard, ask: Ask, former: Claim | None) -> Offer | HostLine:
     """The tightest set of devices that fits: at once, else after others have left, else after its former self has."""
     now = _seat(board, ask, None, live=True)
-    if isinstance(now, Offer):
+    if isinstance(now, Offer) or (former is None and not board.leaving):
         return now
     later = _seat(board, ask, None, live=False)
     if isinstance(later, Offer):
@@ -352,9 +349,8 @@ def _choose(fitting: tuple[DeviceRoom, ...], way: Way) -> tuple[DeviceRoom, ...]
 
 
 def _on_ram(view: HostView, way: Way) -> bool:
-    return (
-        view.ram is not None and any(r.id == view.ram.id for r in way.rooms) and way.rooms[0].kind is not DeviceKind.GPU
-    )
+    """The devices to choose from are the host's RAM, or hold it."""
+    return way.rooms[0].kind is not DeviceKind.GPU and view.ram in way.rooms
 
 
 def _short(where: str, way: Way) -> str:

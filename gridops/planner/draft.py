@@ -65,9 +65,10 @@ class Draft:
         before = self.board.hosts.get(item.origin.host) if item.origin is not None else None
         if item.origin is not None and before is not None and item.replica in before.desired:
             self.board.take(item.origin.host, item.replica, runs=item.origin.runs)
-        self.board.put(host, offer.claim)
+        claim = replace(offer.claim, replica=item.replica)
+        self.board.put(host, claim)
         self.board.hosts[host].fetch(launch.artifact)
-        assignment = assign(offer.claim, host, launch)
+        assignment = assign(claim, host, launch)
         dip = offer.breaks and item.origin is not None and item.origin.ready
         self.seats[item.replica] = Seated(assignment, launch, item.origin, item.cause, dip)
 

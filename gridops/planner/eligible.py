@@ -160,10 +160,14 @@ def indivisible(heads: Heads, devices: DeviceNeed) -> str | None:
 def _devices(wanted: DeviceNeed, view: HostView, backend: str) -> tuple[DeviceRoom, ...] | HostLine:
     """The devices to choose from, or why there are not enough of them."""
     kinds = BACKEND_KINDS.get(backend, ())
-    by_kind = {kind: tuple(r for r in view.rooms if r.kind is kind) for kind in kinds}
-    rooms = next((by_kind[k] for k in kinds if len(by_kind[k]) >= wanted.count), None)
+    have, rooms = 0, None
+    for kind in kinds:
+        found = tuple([r for r in view.rooms if r.kind is kind])
+        have = max(have, len(found))
+        if len(found) >= wanted.count:
+            rooms = found
+            break
     if rooms is None:
-        have = max((len(by_kind[k]) for k in kinds), default=0)
         names = " or ".join(k.value for k in kinds) or "known"
         detail = f"it has {have} {names} devices, {wanted.count} needed"
         return _line(view, codes.NO_DEVICES, detail, wanted.count, have)

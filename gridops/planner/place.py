@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import nsmallest
+from typing import NamedTuple
 
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.footprint.need import Need, identity, need
-from gridops.model.plan import Choice, HostLine, Term
+from gridops.model.plan import Choice, HostLine, Launch, Term
 from gridops.model.profile import Profile
-from gridops.planner.capacity import Ask, HostBoard, Offer
+from gridops.planner.capacity import Ask, Offer
 from gridops.planner.draft import Draft, Item, may_dip
 from gridops.planner.eligible import Way, open_way
 from gridops.planner.order import in_order
@@ -23,28 +25,40 @@ from gridops.planner.targets import count, domain
 from gridops.planner.why import rejected
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Opening:
-    """A host that may hold a config of a profile as far as rules go; whether there is room is asked each time."""
+    """A host that may hold a config of a profile as far as rules go, and what it last answered about room."""
 
     host: HostId
     position: int
     way: Way
     launch: Digest
     start: int
+    domain: str | None
+    """The host's failure domain at the level the profile spreads by."""
+    answer: Offer | HostLine | None = None
+    rank: Rank | None = None
+    """Terms of the answer, without those that depend on where the profile's other replicas stand."""
+    seen: tuple[int, int] = (-1, -1)
+    """Version of the host and hourly price when it answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An opening with room, and how good it is."""
+class Candidate(NamedTuple):
+    """An opening with room, and how good it is. Compares by rank, then by host."""
 
     rank: Rank
+    host: HostId
     opening: Opening
     offer: Offer
 
-    @property
-    def key(self) -> tuple[Rank, HostId]:
-        return self.rank, self.opening.host
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best seat, the best one on another host, and how many hosts have room."""
+
+    best: Candidate
+    second: Candidate | None
+    hosts: int
 
 
 @dataclass(slots=True)
@@ -53,7 +67,6 @@ class Seats:
 
     draft: Draft
     _openings: dict[ProfileName, tuple[Opening, ...]] = field(default_factory=dict)
-    _answers: dict[tuple[ProfileName, int, HostId], tuple[int, int, Offer | HostLine]] = field(default_factory=dict)
 
     def openings(self, profile: Profile) -> tuple[Opening, ...]:
         """Every (config, host) that the rules allow, in the order of configs and hosts."""
@@ -64,85 +77,80 @@ class Seats:
 
     def width(self, name: ProfileName) -> tuple[int, int]:
         """How constrained and how large a profile is, for `order`."""
-        profile = self.draft.world.profiles[name]
+        profile, planning = self.draft.world.profiles[name], self.draft.world.planning
         hosts = {o.host for o in self.openings(profile)}
-        sizes = [
-            n.device_bytes * c.devices.count
-            for c in profile.configs
-            if isinstance(n := need(c, self.draft.world.planning), Need)
-        ]
-        return len(hosts), max(sizes, default=0)
+        needs = [(c.devices.count, need(c, planning)) for c in profile.configs]
+        return len(hosts), max((n.device_bytes * count for count, n in needs if isinstance(n, Need)), default=0)
 
-    def candidates(self, item: Item) -> list[Candidate]:
-        """Every opening with room for the item, unsorted."""
-        draft, name = self.draft, item.profile.name
-        used = self._domains(item)
+    def find(self, item: Item) -> Found | None:
+        """Compare every opening with room for the item."""
+        taken, unmet = self._domains(item)
         away = item.origin.host if item.origin is not None and not item.origin.here_again else None
-        found = []
-        for opening in self.openings(item.profile):
-            if opening.host == away or item.pin not in (None, opening.host):
+        rooms: dict[HostId, Candidate] = {}
+        openings = self.openings(item.profile)
+        self.draft.evaluated += len(openings)
+        for opening in openings:
+            host = opening.host
+            if host == away or item.pin not in (None, host):
                 continue
-            board = draft.board.hosts[opening.host]
-            offer = self.ask(item, opening, board)
-            if isinstance(offer, Offer) and (not offer.breaks or may_dip(item)):
-                place = used.of(opening.host)
-                terms = rank(board.view, offer, opening.start, opening.position, place, bool(board.desired))
-                found.append(Candidate(terms, opening, offer))
-        draft.evaluated += len(self._openings[name])
-        return found
+            answer = self._ask(item, opening)
+            terms = opening.rank
+            if terms is None or not isinstance(answer, Offer):
+                continue
+            sharing = taken.get(opening.domain, 0) if opening.domain is not None else 0
+            same = unmet and (opening.domain is None or sharing > 0)
+            if same or sharing:
+                terms = terms._replace(same_domain=int(same), domain_replicas=sharing)
+            if host not in rooms or terms < rooms[host].rank:
+                rooms[host] = Candidate(terms, host, opening, answer)
+        first, *others = nsmallest(2, rooms.values()) or (None,)
+        return None if first is None else Found(first, others[0] if others else None, len(rooms))
 
-    def ask(self, item: Item, opening: Opening, board: HostBoard) -> Offer | HostLine:
+    def _ask(self, item: Item, opening: Opening) -> Offer | HostLine:
         """The host's answer, from memory when nothing changed on it since."""
+        board = self.draft.board
+        here = board.hosts[opening.host]
         if item.origin is not None and item.origin.host == opening.host:
-            return self.draft.board.offer(
-                opening.host, Ask(item.replica, item.profile, opening.way), instead=item.replica
-            )
-        key = (item.profile.name, opening.position, opening.host)
-        price = 0 if self.draft.world.budgets.price is None else self.draft.board.price_micro
-        known = self._answers.get(key)
-        if known is None or known[0] != board.version or known[1] != price:
-            answer = self.draft.board.offer(opening.host, Ask(item.replica, item.profile, opening.way))
-            known = self._answers[key] = (board.version, price, answer)
-        answer = known[2]
-        if isinstance(answer, Offer) and answer.claim.replica != item.replica:
-            return Offer(answer.claim.for_replica(item.replica), answer.left_bytes, answer.waits, answer.breaks)
+            # Its own former self stands there: a question of its own, and a break needs leave.
+            ask = Ask(item.replica, item.profile, opening.way)
+            answer, opening.seen = board.offer(opening.host, ask, instead=item.replica), (-1, -1)
+        else:
+            seen = (here.version, board.price_micro if self.draft.world.budgets.price is not None else 0)
+            if opening.seen == seen and opening.answer is not None:
+                return opening.answer
+            answer, opening.seen = board.offer(opening.host, Ask(item.replica, item.profile, opening.way)), seen
+        opening.answer, opening.rank = answer, None
+        if isinstance(answer, Offer) and (not answer.breaks or may_dip(item)):
+            opening.rank = rank(here.view, answer, opening.start, opening.position, bool(here.desired))
         return answer
 
     def _find(self, profile: Profile) -> Iterator[Opening]:
+        level = profile.spread.by if profile.spread is not None else "host"
+        world = self.draft.world
         for position, config in enumerate(profile.configs):
-            for host, view in self.draft.world.hosts.items():
-                way = open_way(profile, config, view, self.draft.world.planning)
-                if isinstance(way, Way):
-                    launch = identity(way.launch)
-                    yield Opening(host, position, way, launch, start_of(view, way, launch))
+            launches: dict[str, tuple[Launch, Digest]] = {}
+            for host, view in world.hosts.items():
+                way = open_way(profile, config, view, world.planning)
+                if not isinstance(way, Way):
+                    continue
+                backend = way.launch.backend
+                if backend not in launches:
+                    launches[backend] = way.launch, identity(way.launch)
+                launch = launches[backend][1]
+                yield Opening(host, position, way, launch, start_of(view, way, launch), domain(world, host, level))
 
-    def _domains(self, item: Item) -> _Domains:
-        spread = item.profile.spread
+    def _domains(self, item: Item) -> tuple[dict[str, int], bool]:
+        """How many of the profile's other replicas stand in each failure domain, and whether they are too few."""
+        spread, world = item.profile.spread, self.draft.world
         level = spread.by if spread is not None else "host"
         taken: dict[str, int] = {}
         for seat in self.draft.of(item.profile.name):
             if seat.assignment.replica == item.replica:
                 continue
-            place = domain(self.draft.world, seat.assignment.seat.host, level)
+            place = domain(world, seat.assignment.seat.host, level)
             if place is not None:
                 taken[place] = taken.get(place, 0) + 1
-        unmet = spread is not None and len(taken) < min(spread.min, count(item.profile, self.draft.world))
-        return _Domains(self.draft, level, taken, unmet)
-
-
-@dataclass(frozen=True, slots=True)
-class _Domains:
-    """Where a profile's other replicas stand, by failure domain."""
-
-    draft: Draft
-    level: str
-    taken: dict[str, int]
-    unmet: bool
-
-    def of(self, host: HostId) -> tuple[bool, int]:
-        place = domain(self.draft.world, host, self.level)
-        sharing = self.taken.get(place, 0) if place is not None else 0
-        return self.unmet and (place is None or sharing > 0), sharing
+        return taken, spread is not None and len(taken) < min(spread.min, count(item.profile, world))
 
 
 def place(draft: Draft) -> tuple[Item, ...]:
@@ -162,12 +170,11 @@ def _seat(seats: Seats, item: Item) -> bool:
         return False  # what nobody can vouch for is neither replaced nor stopped
     if item.changes and _in_place(seats, item):
         return True
-    found = seats.candidates(item)
-    if not found:
+    found = seats.find(item)
+    if found is None:
         return False
-    best = min(found, key=lambda c: c.key)
-    draft.choices.append(_choice(draft, item, best, found))
-    draft.sit(item, best.opening.host, best.offer, best.opening.way.launch)
+    draft.choices.append(_choice(draft, item, found))
+    draft.sit(item, found.best.host, found.best.offer, found.best.opening.way.launch)
     return True
 
 
@@ -196,19 +203,18 @@ def _on(way: Way, devices: tuple[DeviceId, ...]) -> Way:
     return Way(way.launch, way.need, tuple(r for r in way.rooms if r.id in devices), way.gpu)
 
 
-def _choice(draft: Draft, item: Item, best: Candidate, found: list[Candidate]) -> Choice:
+def _choice(draft: Draft, item: Item, found: Found) -> Choice:
     """Winner and runner-up by term. The runner-up is the best other host."""
-    others = [c for c in found if c.opening.host != best.opening.host]
-    second = min(others, key=lambda c: c.key) if others else None
+    second = found.second
     terms = tuple(
         Term(name=name, winner=value, runner_up=second.rank[n] if second is not None else None)
-        for n, (name, value) in enumerate(best.rank._asdict().items())
+        for n, (name, value) in enumerate(found.best.rank._asdict().items())
     )
     return Choice(
         replica=item.replica,
-        host=best.opening.host,
-        runner_up=second.opening.host if second is not None else None,
+        host=found.best.host,
+        runner_up=second.host if second is not None else None,
         terms=terms,
-        fits=len({c.opening.host for c in found}),
+        fits=found.hosts,
         rejected=rejected(draft, item),
     )

@@ -56,18 +56,17 @@ def start_of(view: HostView, way: Way, launch: Digest) -> int:
     return CACHED if all(f.sha256 in view.cached for f in way.launch.artifact.files) else COLD
 
 
-def rank(view: HostView, offer: Offer, start: int, position: int, domain: tuple[bool, int], holds: bool) -> Rank:
-    """The terms of one offer. `domain`: is this host's domain forbidden by the minimum, and how many share it."""
-    same, sharing = domain
+def rank(view: HostView, offer: Offer, start: int, position: int, holds: bool) -> Rank:
+    """The terms of one offer, except the two that depend on where the profile's other replicas stand."""
     price = 0 if holds else view.host.price_per_hour_micro
     yields = 2 if view.host.host_class is HostClass.OPPORTUNISTIC else int(view.standing is Standing.THROTTLED)
     return Rank(
-        same_domain=int(same),
+        same_domain=0,
         config=position,
         waits=int(offer.waits),
         start=start,
-        domain_replicas=sharing,
+        domain_replicas=0,
         yields=yields,
-        left_mib=(offer.left_bytes + _HALF_GIB) >> 30 << 10,
+        left_mib=offer.left_bytes >> 20,
         price_micro=UNKNOWN_PRICE_MICRO if price is None else price,
     )

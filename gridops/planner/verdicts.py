@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from gridops.base.codes import placement as codes
 from gridops.footprint.need import Need, identity, need
-from gridops.model.fleet import OnReturn
 from gridops.model.plan import Cause, CauseKind
 from gridops.model.profile import Config, Profile
 from gridops.model.snapshot import Residency, ResidencyState
@@ -95,9 +94,8 @@ def _returned(world: World, incumbent: Incumbent, profile: Profile) -> Incumbent
     names = names_of(world, incumbent.replica, incumbent.former)
     here = world.hosts[incumbent.host]
     mine = residency_of(here, names, incumbent.assignment.launch)
-    for view in world.hosts.values():
-        absence = view.host.absence
-        if view is here or absence is None or absence.on_return is not OnReturn.KEEP_OLDEST or view.closed is not None:
+    for view in world.returning:
+        if view is here:
             continue
         for residency in view.ours:
             older = mine is None or _since(residency, late=True) < _since(mine, late=False)

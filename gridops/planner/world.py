@@ -15,7 +15,7 @@ from gridops.base.codes import placement as codes
 from gridops.base.ids import Digest, HostId, ProfileName, ScopeName
 from gridops.base.units import PPM, render_ms
 from gridops.footprint.ledger import DeviceRoom, ram_of, rooms
-from gridops.model.fleet import Drain, Host, HostClass, HostKey, Runtime
+from gridops.model.fleet import Drain, Host, HostClass, HostKey, OnReturn, Runtime
 from gridops.model.intent import Desired, Intent
 from gridops.model.plan import HostLine, Plan
 from gridops.model.policy import BudgetPolicy, ModePolicy, PlanningPolicy, ScopeBudgets
@@ -99,6 +99,8 @@ class World:
     """Every declared host of the fleet, by id in order; `Standing.RELEASED` for those of other scopes."""
     planning: PlanningPolicy
     budgets: ScopeBudgets
+    returning: tuple[HostView, ...]
+    """Open hosts whose owners want the oldest copy kept when they come back."""
     mass_stale: tuple[HostId, ...]
     """Hosts that fell silent at once. Not empty: nothing may be taken away by this plan."""
 
@@ -122,6 +124,7 @@ def look(inputs: Inputs) -> World:
         hosts=hosts,
         planning=desired.planning,
         budgets=desired.budgets.of(inputs.scope),
+        returning=tuple(v for v in hosts.values() if v.closed is None and _keeps_oldest(v.host)),
         mass_stale=_mass_stale(inputs, hosts),
     )
 
@@ -219,6 +222,10 @@ def _silence(host: Host, report: HostReport | None, inputs: Inputs) -> tuple[Sta
     line = _line(host, code, f"no heartbeat for {render_ms(max(0, age))}")
     lost = age >= _patience(host, beat.stale_after_ms) and _listened(inputs)
     return (Standing.LOST if lost else Standing.SILENT), line
+
+
+def _keeps_oldest(host: Host) -> bool:
+    return host.absence is not None and host.absence.on_return is OnReturn.KEEP_OLDEST
 
 
 def _patience(host: Host, stale_after_ms: int) -> int:
