@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from gridops.base import canon
+from gridops.base.codes import placement as codes
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of, to_data
 from gridops.model.fleet import DeviceKind, Host, HostClass
@@ -35,7 +36,7 @@ from gridops.model.snapshot import (
 )
 
 PPM = 1_000_000
-OVER_MEMORY, SPREAD_SHORT = "GO555", "GO551"
+OVER_MEMORY, SPREAD_SHORT = codes.OVER_MEMORY.code, codes.SPREAD_SHORT.code
 KINDS = {"cpu": {DeviceKind.CPU, DeviceKind.UNIFIED}, "metal": {DeviceKind.UNIFIED}, "mps": {DeviceKind.UNIFIED}}
 GPU_KINDS = {
     "cuda": {DeviceKind.GPU, DeviceKind.UNIFIED},
