@@ -107,7 +107,7 @@ class Circumstances:
 
     budgets: ScopeBudgets | None = None
     active_windows: frozenset[str] = field(default_factory=frozenset)
-    """Texts of windows (`windows[].deny`, `disruptions[].during`) that hold now; see `windows.active`."""
+    """Texts of windows (`windows[].deny`, `disruptions[].during`) that hold now (`base.windows`)."""
     moves_last_hour: int = 0
     disrupted: int = 0
     """Wanted replicas of the scope that do not serve already."""

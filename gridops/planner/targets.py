@@ -164,7 +164,10 @@ def before(parent: Plan | None, name: ProfileName) -> int | None:
 
 def _more(world: World, profile: Profile) -> Cause:
     was, now = before(world.inputs.parent, profile.name), count(profile, world)
-    if was is None:
+    retired = {r.profile for r in world.inputs.parent.retirements} if world.inputs.parent is not None else set()
+    if profile.name in retired:
+        detail = "profile is declared again"
+    elif was is None:
         detail = "profile is new"
     elif was < now:
         detail = f"replicas {was} => {now}"

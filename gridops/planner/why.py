@@ -91,9 +91,12 @@ def _headline(draft: Draft, item: Item, lines: Sequence[HostLine]) -> tuple[str,
 
 
 def _summary(lines: Sequence[HostLine], hosts: int) -> tuple[str, str]:
-    """The most frequent code (of equals the first), told by the host that is nearest."""
+    """The most frequent code (of equals the first), told by the host that is nearest.
+
+    That a host has its share of the profile already is nobody's shortage while others lack something.
+    """
     counts = Counter(line.code for line in lines)
-    code = min(counts, key=lambda c: (-counts[c], c))
+    code = min(counts, key=lambda c: (c == codes.MAX_PER_HOST.code, -counts[c], c))
     nearest = min((line for line in lines if line.code == code), key=lambda line: (short(line) or 0, line.host))
     amount = short(nearest)
     detail = (

@@ -126,7 +126,7 @@ def test_the_last_replica_is_called_so_also_when_the_target_is_zero() -> None:
     fleet = converged(profile("c", 2))
     made = fleet.but(profiles=(profile("c", 0),)).plan()
     assert [(d.replica, d.last_replica, d.risk, d.change_set) for d in made.decisions] == [
-        ("c/1", True, Risk.DESTRUCTIVE, 1),
+        ("c/1", False, Risk.ROUTINE, 1),
         ("c/2", True, Risk.DESTRUCTIVE, 1),
     ]
     assert {d.action_class for d in made.decisions} == {ActionClass.SCALE_DOWN}
@@ -147,6 +147,7 @@ def test_a_removed_profile_is_retired_until_it_is_declared_again() -> None:
     assert (quiet.to_do, [r.since_ms for r in quiet.retirements]) == ((), [NOW])
     assert "c" not in {t.profile for t in quiet.terms}
     back = after.but(parent=quiet, profiles=(profile("c"), profile("d"))).plan()
+    assert back.decisions[0].cause.detail == "profile is declared again"
     assert (decisions(back), back.retirements) == (["place c/1 -> ant"], ())
 
 
