@@ -150,7 +150,7 @@ class Decision:
     target: Seat | None = None
     changes: tuple[Change, ...] = ()
     last_replica: bool = False
-    """After this removal (and those in its change set) the profile has no replica left. One per profile is marked."""
+    """After this removal and those in its change set the profile has no replica left: each of them is marked."""
     cost: Cost = Cost()
     launch: Digest | None = None
     """Identity of what runs at the target afterwards, so that an approval binds to the artifact and arguments too."""

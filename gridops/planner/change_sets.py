@@ -57,11 +57,10 @@ def _tie_profiles(knots: _Knots, decisions: Sequence[Decision]) -> None:
     names: dict[str, list[int]] = {}
     terms: dict[str, list[int]] = {}
     carrying = {d.profile for d in decisions if carries_terms(d)}
-    ending = {d.profile for d in decisions if d.last_replica}
     renamed = {c.old: c.new for d in decisions for c in d.changes if c.field == "profile"}
     for n, decision in enumerate(decisions):
         # Which one is the last is a matter of all of them together.
-        final = decision.profile in ending or decision.action_class is ActionClass.REMOVE
+        final = decision.last_replica or decision.action_class is ActionClass.REMOVE
         if decision.kind is DecisionKind.REMOVE and final:
             ends.setdefault(decision.profile, []).append(n)
         # A rename is one step: half of it would leave two profiles with one history.

@@ -409,8 +409,7 @@ def _decisions(view: _View) -> Iterator[str]:
     for d in plan.decisions:
         if d.kind is not DecisionKind.REMOVE:
             continue
-        removed = [o.replica for o in plan.decisions if o.kind is DecisionKind.REMOVE and o.profile == d.profile]
-        last = d.profile not in left and d.replica == max(removed, key=_key) and d.cause.kind is not CauseKind.HOST_LOST
+        last = d.profile not in left and d.cause.kind is not CauseKind.HOST_LOST
         if d.last_replica != last:
             yield f"removing {d.replica} {'does not say that it is' if last else 'says that it is'} the last replica"
         gone = d.profile not in view.profiles and d.profile not in view.names.values()

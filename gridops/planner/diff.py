@@ -73,9 +73,7 @@ def diff(before: Side, after: Side, reasons: Reasons) -> tuple[Decision, ...]:
     found = [d for r in after.seats if (d := _seated(before, after, r, reasons)) is not None]
     kept = {reasons.former.get(r, r) for r in after.seats}
     left = {a.profile for a in after.seats.values()} | {before.seats[r].profile for r in kept if r in before.seats}
-    gone = [r for r in before.seats if r not in kept]
-    final = {before.seats[r].profile: r for r in sorted(gone, key=replica_key) if before.seats[r].profile not in left}
-    found += [_removed(before, r, reasons, final) for r in gone]
+    found += [_removed(before, r, reasons, left) for r in before.seats if r not in kept]
     found += [_cannot(u, reasons) for u in reasons.unplaced]
     found.sort(key=lambda d: (ORDER.index(d.kind), replica_key(d.replica)))
     return tuple(replace(d, n=n, change_set=n) for n, d in enumerate(found, start=1))
@@ -198,10 +196,10 @@ def _decision(
     )
 
 
-def _removed(before: Side, replica: ReplicaId, reasons: Reasons, final: Mapping[ProfileName, ReplicaId]) -> Decision:
+def _removed(before: Side, replica: ReplicaId, reasons: Reasons, left: set[ProfileName]) -> Decision:
     old = before.seats[replica]
     cause = reasons.causes.get(replica, Cause(kind=CauseKind.INTENT, detail="no longer wanted"))
-    last = final.get(old.profile) == replica and cause.kind is not CauseKind.HOST_LOST
+    last = old.profile not in left and cause.kind is not CauseKind.HOST_LOST
     traits = Traits(ends=replica in reasons.ending, last=last, empty=reasons.empty)
     group, risk = classify(DecisionKind.REMOVE, cause.kind, traits)
     return Decision(

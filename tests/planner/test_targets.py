@@ -126,7 +126,7 @@ def test_the_last_replica_is_called_so_also_when_the_target_is_zero() -> None:
     fleet = converged(profile("c", 2))
     made = fleet.but(profiles=(profile("c", 0),)).plan()
     assert [(d.replica, d.last_replica, d.risk, d.change_set) for d in made.decisions] == [
-        ("c/1", False, Risk.ROUTINE, 1),
+        ("c/1", True, Risk.DESTRUCTIVE, 1),
         ("c/2", True, Risk.DESTRUCTIVE, 1),
     ]
     assert {d.action_class for d in made.decisions} == {ActionClass.SCALE_DOWN}
