@@ -25,7 +25,7 @@ from gridops.protocol.fence import Decided, Fence, new_fence
 from gridops.protocol.messages import Head, Receipt, Term
 from gridops.protocol.receipts import Receipts, new_receipts
 from gridops.trust.root import RootChain, genesis, walk
-from gridops_agent.core.state import Command, Count, Held, Host, LastWord
+from gridops_agent.core.state import Brake, Command, Count, Held, Host, LastWord
 
 _ROTTEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """What SQLite answers when a file is not what it wrote."""
@@ -90,6 +90,7 @@ _KINDS: Mapping[str, type[Any]] = MappingProxyType(
         "receipts": ReceiptsRow,
         "receipt": Receipt,
         "word": LastWord,
+        "brake": Brake,
         "command": Command,
         "held": Held,
         "count": Count,
@@ -213,6 +214,7 @@ class Ledger:
                 kept=tuple(row for _, row in self._rows("receipt", Receipt)),
             ),
             last_word=self._one("word", LastWord) or LastWord(),
+            brake=self._one("brake", Brake) or Brake(),
             commands=MappingProxyType({Digest(key): row for key, row in self._rows("command", Command)}),
             held=MappingProxyType({Digest(key): row for key, row in self._rows("held", Held)}),
             counts=MappingProxyType({DeviceId(key): row for key, row in self._rows("count", Count)}),
@@ -332,6 +334,7 @@ def _entries(host: Host) -> dict[tuple[str, str], Any]:
         ("fence", ""): FenceRow(term=host.fence.term, head=host.fence.head),
         ("receipts", ""): ReceiptsRow(head=host.receipts.head, prev=host.receipts.prev, acked=host.receipts.acked),
         ("word", ""): host.last_word,
+        ("brake", ""): host.brake,
     }
     rows |= _root_rows(host.roots)
     rows |= {("decided", f"{d.seq:012d}"): d for d in host.fence.decided}

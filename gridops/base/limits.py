@@ -42,6 +42,11 @@ BOOTS_KEPT = 8
 STRAGGLERS = 16
 """Two heartbeats out of turn whose numbers are this close come from a second living agent, not from the network."""
 CLOCK_DISAGREE_MS = 86_400_000
+STANDING_STOPS = 16
+STANDING_STOPS_WINDOW_MS = 600_000
+"""The host's brake: so many models are taken out of service per window without a person's approval, whoever asks. A
+large host that is drained by standing permission takes two or three windows; a stolen controller cannot empty a fleet
+faster than people notice."""
 
 # People
 APPROVAL_VALID_MS = 7 * 86_400_000

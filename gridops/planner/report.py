@@ -70,7 +70,8 @@ def notes(draft: Draft) -> tuple[str, ...]:
     world, found = draft.world, []
     if world.mass_stale:
         hosts = ", ".join(world.mass_stale[:8]) + (" and others" if len(world.mass_stale) > 8 else "")
-        found.append(f"{len(world.mass_stale)} hosts fell silent at once ({hosts}): nothing is taken away")
+        rule = f"nothing is taken away; gridops rule {codes.MASS_STALE.code}"
+        found.append(f"{len(world.mass_stale)} hosts fell silent at once ({hosts}): {rule}")
     if not any(
         v.host.scope == world.inputs.scope and v.host.host_class is not HostClass.EXTERNAL for v in world.hosts.values()
     ):

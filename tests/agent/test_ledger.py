@@ -39,7 +39,7 @@ async def test_everything_durable_comes_back_as_it_was(site: Site) -> None:
         await done(agent, site, site.drain(warmed))
         before = agent.memory.host
     after = reopened(site)
-    for name in ("roots", "fence", "receipts", "last_word", "commands", "held", "counts"):
+    for name in ("roots", "fence", "receipts", "last_word", "brake", "commands", "held", "counts"):
         assert getattr(after, name) == getattr(before, name), name
     assert after.chain.fleet == before.chain.fleet
     assert site.config.ledger.stat().st_mode & 0o777 == 0o600

@@ -18,7 +18,7 @@ from gridops.model.snapshot import ResidencyState
 from gridops.protocol import receipts
 from gridops.protocol.alarm import Alarm
 from gridops.protocol.fence import Cancel, Execute, Reject, Repeat, Standing, Voided, examine, raise_term, settle
-from gridops.protocol.messages import Body, Outcome, Term
+from gridops.protocol.messages import AuthorityKind, Body, Outcome, Term
 from gridops.trust.root import walk
 from gridops_agent.core import local
 from gridops_agent.core.events import (
@@ -34,7 +34,7 @@ from gridops_agent.core.events import (
     Warn,
 )
 from gridops_agent.core.generations import touch
-from gridops_agent.core.state import Command, Held, Host, LastWord, drop, put, told
+from gridops_agent.core.state import Brake, Command, Held, Host, LastWord, drop, put, told
 
 Answer = tuple[Host, tuple[Effect, ...]]
 
@@ -78,7 +78,8 @@ def _granted(host: Host, envelope: str, now_ms: int) -> Answer:
     match ruling:
         case Execute(grant=grant, fence=fence):
             digest = digest_of(grant.body)
-            command = Command(body=grant.body, term=grant.term, accepted_ms=now_ms)
+            alone = grant.authority.kind is AuthorityKind.STANDING
+            command = Command(body=grant.body, term=grant.term, accepted_ms=now_ms, standing=alone)
             return replace(host, fence=fence, commands=put(host.commands, digest, command)), (Enqueue(digest),)
         case Voided(grant=grant, fence=fence):
             host = replace(host, fence=fence)
@@ -116,7 +117,7 @@ def began(host: Host, event: Began, now_ms: int) -> Answer:
     command = host.commands.get(event.body)
     if command is None:  # voided while it waited
         return host, ()
-    no = local.objection(host, command) or event.objection
+    no = local.objection(host, command, now_ms) or event.objection
     if no is not None:
         return ended(host, Ended(event.body, Outcome.REFUSED, *no), now_ms)
     host = replace(host, commands=put(host.commands, event.body, replace(command, began_ms=now_ms)))
@@ -129,7 +130,7 @@ def began(host: Host, event: Began, now_ms: int) -> Answer:
             host = replace(host, held=put(host.held, event.body, held))
             return touch(host, action.devices), (Act(event.body), BeatSoon())
         case Drain():
-            return _drain(host, action, event.body, now_ms)
+            return _drain(host, action, command, now_ms)
         case Unload():
             return host, (Act(event.body),)
         case Operate():
@@ -150,12 +151,14 @@ def _new_residency(body: Digest, warm: Warm, now_ms: int) -> Held:
     )
 
 
-def _drain(host: Host, drain: Drain, body: Digest, now_ms: int) -> Answer:
-    held = host.held[drain.incarnation]
+def _drain(host: Host, drain: Drain, command: Command, now_ms: int) -> Answer:
+    held, body = host.held[drain.incarnation], digest_of(command.body)
     if held.state is not ResidencyState.DRAINING:
         # A drained residency is not kept alive any more: its retry is off.
         held = replace(held, state=ResidencyState.DRAINING, since_ms=now_ms, retry_at_ms=None)
         host = touch(replace(host, held=put(host.held, held.body, held)), held.warm.devices)
+        if command.standing:
+            host = replace(host, brake=Brake(stops_ms=(*host.brake.within(now_ms), now_ms)))
     return host, (Act(body), BeatSoon())
 
 

@@ -6,9 +6,10 @@ for its lanes. A host's own protection outranks the controller, so nothing here 
 
 from __future__ import annotations
 
+from gridops.base import limits
 from gridops.base.codes import refusals as codes
 from gridops.base.ids import DeviceId, Digest
-from gridops.base.units import render_bytes
+from gridops.base.units import render_bytes, render_ms
 from gridops.model.action import Drain, Load, Operate, Unload, Warm
 from gridops.model.fleet import DeviceKind
 from gridops.model.snapshot import HostState, ResidencyState
@@ -18,7 +19,7 @@ No = tuple[str, str]
 """A code and one sentence."""
 
 
-def objection(host: Host, command: Command) -> No | None:
+def objection(host: Host, command: Command, now_ms: int) -> No | None:
     """Why this command's effect may not start now; None when it may."""
     action = command.body.action
     for wanted in command.body.precondition:
@@ -33,7 +34,9 @@ def objection(host: Host, command: Command) -> No | None:
             return _accepts(host)
         case Warm():
             return _accepts(host) or _fits(host, action)
-        case Drain() | Operate():
+        case Drain():
+            return _present(host, action.incarnation) or _braked(host, command, action, now_ms)
+        case Operate():
             return _present(host, action.incarnation)
         case Unload():
             return _may_unload(host, action)
@@ -82,6 +85,20 @@ def _present(host: Host, incarnation: Digest) -> No | None:
     if incarnation in host.held:
         return None
     return codes.NO_RESIDENCY.code, f"no residency {incarnation} is on this host"
+
+
+def _braked(host: Host, command: Command, drain: Drain, now_ms: int) -> No | None:
+    """What no person approved is bounded here, by the host, because the controller may be the one to fear."""
+    counted = host.brake.within(now_ms)
+    if not command.standing or host.held[drain.incarnation].state is ResidencyState.DRAINING:
+        return None
+    if len(counted) < limits.STANDING_STOPS:
+        return None
+    free_ms = counted[0] + limits.STANDING_STOPS_WINDOW_MS - now_ms
+    return codes.BRAKE.code, (
+        f"{len(counted)} models were taken out of service here by standing permission within "
+        f"{render_ms(limits.STANDING_STOPS_WINDOW_MS)}; the next in {render_ms(free_ms)}, or with an approval"
+    )
 
 
 def _may_unload(host: Host, unload: Unload) -> No | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
+from gridops.base import limits
 from gridops.base.ids import DeviceId, Digest
 from gridops.base.record import record
 from gridops.model.action import Warm
@@ -76,6 +77,8 @@ class Command:
     term: Term
     accepted_ms: int
     began_ms: int | None = None
+    standing: bool = False
+    """By standing permission: no approval covers it, so the brake bounds it."""
 
 
 @record
@@ -84,6 +87,17 @@ class Count:
 
     generation: int
     total_bytes: int = 0
+
+
+@record
+class Brake:
+    """When drains by standing permission began, within the window that still counts."""
+
+    stops_ms: tuple[int, ...] = ()
+
+    def within(self, now_ms: int) -> tuple[int, ...]:
+        """Those that still count."""
+        return tuple(at for at in self.stops_ms if at > now_ms - limits.STANDING_STOPS_WINDOW_MS)
 
 
 @record
@@ -112,6 +126,7 @@ class Host:
     fence: Fence
     receipts: Receipts
     last_word: LastWord = field(default_factory=LastWord)
+    brake: Brake = field(default_factory=Brake)
     commands: Mapping[Digest, Command] = field(default_factory=_none)
     held: Mapping[Digest, Held] = field(default_factory=_none)
     counts: Mapping[DeviceId, Count] = field(default_factory=_none)

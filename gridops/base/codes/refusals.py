@@ -192,18 +192,6 @@ TOO_MANY_OPEN = Code(
     "This host has as many unfinished commands, or receipts nobody acknowledged, as it may have. Not consumed.",
     "Nothing: it goes on as soon as some are finished. If it lasts, see what they wait for in `gridops status HOST`.",
 )
-OLD_CATALOG = Code(
-    "old_catalog",
-    "catalog older than the one remembered",
-    "The command was made from a catalog version below the one this host has seen. Consumed.",
-    "Plan again with the newest catalog.",
-)
-NOT_IN_CATALOG = Code(
-    "not_in_catalog",
-    "not in the signed catalog",
-    "People sign what may run at all; this engine, artifact or argument is not in it. Consumed.",
-    "Add it to the catalog and have it signed by the release role.",
-)
 UNAPPROVED = Code(
     "unapproved",
     "authority missing",
@@ -220,7 +208,7 @@ OVER_CEILING = Code(
 BRAKE = Code(
     "brake",
     "the host's brake holds",
-    "The host stops or starts only so many processes per window without an approval, whoever asks. Consumed.",
+    "A host takes only so many models out of service per window without an approval, whoever asks. Consumed.",
     "Wait for the window to pass, or apply the plan with an approval.",
 )
 PRECONDITION = Code(
