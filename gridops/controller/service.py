@@ -26,7 +26,7 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.events import words
 from gridops.controller.core.intend import Found, chain_of, judge_commit
 from gridops.controller.core.modes import permitted
-from gridops.controller.core.observe import now_shown, recovering
+from gridops.controller.core.observe import fresh, now_shown, recovering
 from gridops.controller.core.progress import Progress, ended, progress
 from gridops.controller.core.reconcile import Outcome, reconcile
 from gridops.controller.core.rights import Rights
@@ -176,12 +176,13 @@ class Controller:
             raise said.refusal
         self.writer.record(said.rows, now_ms)
         news = bool(said.rows) or _differs(self.soft.hosts.get(host), said.heard)
+        lately = fresh(self.soft, self.roster, host, now_ms)
         if said.heard is not None:
             self.soft.hosts[host] = said.heard
             self.soft.shown.setdefault(host, {}).update(now_shown(self.state.hosts[host], said.heard))
         self._rise()
         rights = {s: self.rights(s, now_ms) for s in self.roster.desired.scopes}
-        self.writer.record(issue.taken_back(self.state, host, rights), now_ms)
+        self.writer.record(issue.taken_back(self.state, host, rights, heard_lately=lately), now_ms)
         self.writer.flush()
         grants = tuple(seal("grant", to_bytes(g), self.signer) for g in ingest.due(self.state, host, now_ms))
         busy = self._expects(host)

@@ -250,3 +250,30 @@ def test_a_drain_that_became_unsafe_is_taken_back_with_all_of_its_profile(fleet:
     assert [k for _, k, _ in desk.executed() if k == "drain"] == []
     assert "coder" in desk.fleet.agents[victim].replicas().popitem()[0]
     desk.controller.close()
+
+
+@pytest.mark.parametrize("how", ["it was silent", "the controller was away"])
+def test_a_host_that_comes_back_takes_nothing_away_on_what_was_seen_before(fleet: Fleet, how: str) -> None:
+    """A drain was queued while two served; its host hears of it only after the other one is gone for good."""
+    desk = started(fleet, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle()
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.pass_()
+    assert open_kinds(desk) == ["drain"]
+    victim = next(h for h, b in desk.state.hosts.items() if ob.open_entries(b.outbox))
+    if how == "it was silent":
+        for _ in range(20):
+            desk.clock.pass_by(1_000)
+            desk.pass_()
+    else:
+        desk.controller.close()
+        desk.clock.pass_by(3_600_000)
+        desk.start()
+    for _ in range(6):
+        desk.clock.pass_by(500)
+        desk.beat(victim)
+        desk.pass_()
+    assert [k for _, k, _ in desk.executed() if k == "drain"] == []
+    desk.settle()
+    assert desk.ready() == ["coder/1"], "once both are heard again, it goes on"
+    desk.controller.close()

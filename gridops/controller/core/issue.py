@@ -16,6 +16,7 @@ from gridops.controller.core.ingest import roots_for
 from gridops.controller.core.rights import Rights, still_right
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.state import State
+from gridops.model.action import Drain, Unload
 from gridops.model.policy import ClassProtection
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Directive, GatewayKey, GrantMode, Heartbeat, Term
@@ -25,6 +26,7 @@ BUSY_POLL_MS = 500
 """How soon a host asks again while something is under way: a transfer's end should not wait for the next heartbeat."""
 VALID_MS = 120_000
 """How long a directive may travel."""
+OLD_EVIDENCE = "the host was silent: what was seen before is too old to take anything away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,14 @@ class Answer:
     busy: bool
 
 
-def taken_back(state: State, host: HostId, rights: Mapping[ScopeName, Rights]) -> tuple[r.Row, ...]:
-    """Void rows for commands that the host has not decided and that may not go any more."""
+def taken_back(
+    state: State, host: HostId, rights: Mapping[ScopeName, Rights], *, heard_lately: bool
+) -> tuple[r.Row, ...]:
+    """Void rows for commands that the host has not decided and that may not go any more.
+
+    `heard_lately`: the host was fresh until this very heartbeat. One that comes back from silence, or that a restarted
+    controller hears for the first time, takes nothing away on what was seen before: the next pass looks again.
+    """
     book = state.hosts.get(host)
     if book is None:
         return ()
@@ -47,8 +55,10 @@ def taken_back(state: State, host: HostId, rights: Mapping[ScopeName, Rights]) -
         if entry.delivered or entry.wanted is GrantMode.VOID or entry.body.scope not in rights:
             continue
         no = still_right(rights[entry.body.scope], entry)
-        if no is not None:
-            rows.append(r.BodyVoided(host=host, seq=entry.body.seq, why=no.detail[:500]))
+        stale = isinstance(entry.body.action, Drain | Unload) and not heard_lately
+        if no is not None or stale:
+            why = no.detail if no is not None else OLD_EVIDENCE
+            rows.append(r.BodyVoided(host=host, seq=entry.body.seq, why=why[:500]))
     return tuple(rows)
 
 
