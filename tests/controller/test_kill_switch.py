@@ -206,3 +206,19 @@ def test_an_invalid_commit_changes_nothing_and_status_names_it(desk: Desk) -> No
 def test_a_freeze_of_a_scope_that_does_not_exist_is_told(desk: Desk) -> None:
     with pytest.raises(Refusal, match="no scope defualt"):
         desk.ask("freeze", reason="smoke", scope="defualt")
+
+
+def test_a_last_replica_that_the_mode_protects_again_is_not_taken(fleet: Fleet) -> None:
+    """The target was set while the mode allowed it; the host had not heard of the drain when the mode was narrowed."""
+    wide = "{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, remove], last_replica: [coder]}}"
+    fleet.begin(**{"policies/mode.yaml": mode(wide)})
+    desk = Desk(fleet)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    desk.commit({"profiles.d/coder.yaml": None})
+    desk.pass_()
+    assert open_wishes(desk) == [("drain", "execute")]
+    desk.commit({"policies/mode.yaml": mode(wide.replace("[coder]", "[]"))})
+    desk.settle(4)
+    assert desk.ready() == ["coder/1"]
+    desk.controller.close()

@@ -18,7 +18,7 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.fold import RETRIABLE, RETRIES
 from gridops.controller.core.modes import desired_now
 from gridops.controller.core.observe import fresh, seen, unseen_success
-from gridops.controller.core.rights import No, Rights, may_issue, may_take_last, still_right, takes_last
+from gridops.controller.core.rights import No, Rights, may_issue, not_the_last, still_right
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State
@@ -190,9 +190,9 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) ->
         return f"{what} waits: {step.waits_for}"
     if replica in unseen_success(rights.state.hosts[host], turn.soft, host, rights.now_ms, PATIENCE_MS):
         return f"{what} waits: the host has not yet reported its last step"
-    keeps = frozenset(a.profile for a in turn.target.placement)
-    if takes_last(action, keeps) and not may_take_last(rights, action):
-        return f"{what} waits: it is the last replica of {action.profile}, and nobody typed its name"
+    last = not_the_last(rights, action)
+    if last is not None:
+        return f"{what} waits: {last.detail}"
     return _spaced_out(turn, action, what) or _withdrawn(turn, action, what, steps) or _over_limit(turn, action, what)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gridops.base.codes.control import GO416, GO429
+from gridops.base.codes.control import GO416, GO422, GO429
 from gridops.base.codes.refusals import ROOT_EXPIRED
-from gridops.base.ids import ProfileName, ReplicaId, ScopeName
+from gridops.base.ids import ReplicaId, ScopeName
 from gridops.controller.core.modes import Permitted
 from gridops.controller.core.state import ScopeBook, State, Warrant
 from gridops.model.action import Action, Drain, Unload
@@ -63,28 +63,34 @@ def still_right(rights: Rights, entry: Entry) -> No | None:
     no = _nothing_at_all(rights)
     if no is not None:
         return no
-    replica = entry.body.action.replica
+    action = entry.body.action
+    replica = action.replica
     warrant = rights.book.warrants.get(replica)
     if warrant is None:
         return No(GO416.code, f"{replica}: its plan is not in force any more")
-    no = _worn_out(rights, replica, warrant)
+    no = _worn_out(rights, replica, warrant) or not_the_last(rights, action)
     if no is None and entry.authority.kind is AuthorityKind.STANDING:
         no = _standing_refused(rights, replica, entry.authority.action_class)
     return no
 
 
-def takes_last(action: Action, keeps: frozenset[ProfileName]) -> bool:
-    """The command ends a replica of a profile of which the target keeps none."""
-    return isinstance(action, Drain | Unload) and action.profile not in keeps
+def not_the_last(rights: Rights, action: Action) -> No | None:
+    """Why a command may not end a profile of which the target keeps no replica; None where it ends none.
 
-
-def may_take_last(rights: Rights, action: Action) -> bool:
-    """Somebody typed the name, or the mode names the profile. Judged again here, because it cannot be undone."""
+    Somebody typed the name, or the mode names the profile now. Judged at every grant, because it cannot be undone;
+    what a mode allowed when a target was set is not enough.
+    """
+    target, mode = rights.book.target, rights.permitted.mode
+    if not isinstance(action, Drain | Unload) or target is None:
+        return None
+    if any(a.profile == action.profile for a in target.placement):
+        return None
     warrant = rights.book.warrants.get(action.replica)
-    if warrant is not None and warrant.last_replica:
-        return True
-    mode = rights.permitted.mode
-    return rights.permitted.automatic and action.profile in mode.automatic.last_replica
+    if warrant is not None and warrant.last_replica and warrant.kind is AuthorityKind.APPROVAL:
+        return None
+    if rights.permitted.automatic and action.profile in mode.automatic.last_replica:
+        return None
+    return No(GO422.code, f"it is the last replica of {action.profile}, and nobody typed its name")
 
 
 def _nothing_at_all(rights: Rights) -> No | None:
