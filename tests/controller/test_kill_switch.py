@@ -101,6 +101,17 @@ def test_a_freeze_holds_until_its_end_and_is_shown_until_resolved(desk: Desk) ->
     assert not desk.state.freezes
 
 
+def test_a_second_freeze_never_ends_the_first_one_earlier(desk: Desk) -> None:
+    desk.ask("freeze", reason="smoke")
+    desk.ask("freeze", reason="me too", until_ms=NOW + 60_000)
+    desk.clock.pass_by(60_001)
+    assert mode_now(desk) is Mode.OBSERVE
+    desk.ask("thaw")
+    desk.ask("freeze", reason="a short look", until_ms=NOW + 90_000)
+    desk.clock.pass_by(30_000)
+    assert mode_now(desk) is Mode.RECOMMEND
+
+
 def test_a_freeze_survives_a_restart(desk: Desk) -> None:
     desk.ask("freeze", reason="smoke")
     desk.restart()
@@ -183,6 +194,23 @@ def test_drains_of_a_broken_commit_count_and_it_ends_none(desk: Desk) -> None:
         }
     )
     assert [d.host for d in drains(desk.state)] == ["alpha", "beta"]
+
+
+ENDS = {
+    "no end any more": ("until: 2027-01-01T00:00:00Z", "", None),
+    "a later end": ("until: 2027-01-01T00:00:00Z", "until: 2027-01-02T00:00:00Z", 1_798_848_000_000),
+    "an earlier end": ("until: 2027-01-02T00:00:00Z", "until: 2027-01-01T00:00:00Z", 1_798_848_000_000),
+    "an end at last": ("", "until: 2027-01-01T00:00:00Z", None),
+}
+
+
+@pytest.mark.parametrize("name", sorted(ENDS))
+def test_a_broken_commit_prolongs_a_drain_and_shortens_none(desk: Desk, name: str) -> None:
+    before, after, expected = ENDS[name]
+    drain = "apiVersion: gridops/v1\nkind: Drain\nhost: alpha\nreason: fan alarm\n"
+    desk.commit({"fleet.d/drains/alpha.yaml": drain + before + "\n"})
+    desk.commit({"fleet.d/drains/alpha.yaml": drain + after + "\n", "profiles.d/broken.yaml": BROKEN})
+    assert [d.until_ms for d in drains(desk.state)] == [expected]
 
 
 def test_an_invalid_commit_changes_nothing_and_status_names_it(desk: Desk) -> None:

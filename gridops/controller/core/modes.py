@@ -79,12 +79,19 @@ def overdue(state: State, now_ms: int) -> tuple[ScopeName | None, ...]:
 
 
 def drains(state: State) -> tuple[Drain, ...]:
-    """Drains of the accepted commit and those that a refused tip adds; a refused tip ends none."""
+    """Drains of the accepted commit, and those that a refused tip adds or prolongs; it ends and shortens none."""
     accepted = state.accepted.desired.drains if state.accepted is not None else ()
     known: dict[HostId, Drain] = {d.host: d for d in accepted}
     for drain in state.refused.drains if state.refused is not None else ():
-        known.setdefault(drain.host, drain)
+        before = known.get(drain.host)
+        if before is None or later(before.until_ms, drain.until_ms) != before.until_ms:
+            known[drain.host] = drain
     return tuple(known[h] for h in sorted(known))
+
+
+def later(one: int | None, other: int | None) -> int | None:
+    """The later of two ends; None is no end at all."""
+    return None if one is None or other is None else max(one, other)
 
 
 def desired_now(state: State) -> Desired | None:

@@ -15,6 +15,7 @@ from gridops.base.ids import HostId, is_name
 from gridops.base.units import render_instant
 from gridops.controller.core import rows as r
 from gridops.controller.core.apply import find, lock_of
+from gridops.controller.core.modes import later
 from gridops.controller.core.observe import fresh
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Heard, Soft
@@ -53,7 +54,10 @@ def carry_out(state: State, soft: Soft, roster: Roster, request: OperatorRequest
 
 
 def freeze(state: State, request: OperatorRequest, now_ms: int) -> Done:
-    """The kill switch. Nothing is asked but a reason: a freeze that is hard to get is none."""
+    """The kill switch. Nothing is asked but a reason: a freeze that is hard to get is none.
+
+    A second one never ends the first earlier: only `thaw` loosens.
+    """
     reason = _reason(request)
     if request.until_ms is not None and request.until_ms <= now_ms:
         raise Refusal(GO430.code, f"the freeze would end at {render_instant(request.until_ms)}, which is past")
@@ -61,8 +65,11 @@ def freeze(state: State, request: OperatorRequest, now_ms: int) -> Done:
     if request.scope is not None and known and request.scope not in known:
         # A freeze of nothing would be a false safety.
         raise Refusal(GO430.code, f"there is no scope {request.scope}", hints=(f"scopes: {', '.join(sorted(known))}",))
-    row = r.Frozen(by=request.by, reason=reason, scope=request.scope, until_ms=request.until_ms)
-    until = render_instant(request.until_ms) if request.until_ms is not None else None
+    before, until_ms = state.freezes.get(request.scope), request.until_ms
+    if before is not None and (before.until_ms is None or now_ms < before.until_ms):
+        until_ms = later(before.until_ms, until_ms)
+    row = r.Frozen(by=request.by, reason=reason, scope=request.scope, until_ms=until_ms)
+    until = render_instant(until_ms) if until_ms is not None else None
     return Done((row,), {"scope": request.scope, "mode": "observe", "until": until, "reason": reason})
 
 
