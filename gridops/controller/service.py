@@ -181,7 +181,8 @@ class Controller:
             self.soft.hosts[host] = said.heard
             self.soft.shown.setdefault(host, {}).update(now_shown(self.state.hosts[host], said.heard))
         self._rise()
-        rights = {s: self.rights(s, now_ms) for s in self.roster.desired.scopes}
+        # Also a scope that nothing names any more: what it set going is still asked by what right it goes on.
+        rights = {s: self.rights(s, now_ms) for s in sorted({*self.roster.desired.scopes, *self.state.scopes})}
         self.writer.record(issue.taken_back(self.state, host, rights, heard_lately=lately), now_ms)
         self.writer.flush()
         grants = tuple(seal("grant", to_bytes(g), self.signer) for g in ingest.due(self.state, host, now_ms))

@@ -9,7 +9,7 @@ from gridops.controller.core.modes import drains, permitted
 from gridops.model.policy import Mode
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import GrantMode
-from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, OBSERVE, Desk, Fleet, mode, profile
+from tests.controller.fleet import AUTOMATIC, DEFAULT, HOSTS, NOW, OBSERVE, Desk, Fleet, mode, profile
 
 BROKEN = "apiVersion: gridops/v1\nkind: Profile\nname: broken\nreplicas: many\n"
 
@@ -81,6 +81,23 @@ def test_observe_voids_every_undelivered_command_approved_or_not(desk: Desk, by:
         desk.ask("freeze", reason="smoke in the room")
     desk.settle(3)
     assert desk.executed() == []
+
+
+def test_the_mode_is_read_again_for_a_scope_that_nothing_names_any_more(fleet: Fleet) -> None:
+    """Its host went to another scope before it heard of the command: what the old scope may do is still asked."""
+    desk = queued_undelivered(fleet)
+    lab = {
+        "fleet.d/hosts.yaml": HOSTS.replace("kind: Hosts\n", "kind: Hosts\nscope: lab\n"),
+        "profiles.d/coder.yaml": profile() + "scope: lab\n",
+        "profiles.d/spare.yaml": None,
+        "policies/budgets.yaml": None,
+        "policies/mode.yaml": "apiVersion: gridops/v1\nkind: Mode\nscopes: {lab: {mode: observe}}\ndefault: observe\n",
+    }
+    desk.commit(lab)
+    assert desk.state.refused is None
+    desk.beat()
+    assert desk.executed() == []
+    desk.controller.close()
 
 
 def test_narrowing_the_allowed_classes_takes_commands_back(fleet: Fleet) -> None:
