@@ -21,7 +21,7 @@ from gridops.base.units import render_instant
 from gridops.controller.core import apply as applying
 from gridops.controller.core import operate
 from gridops.controller.core import rows as r
-from gridops.controller.core.modes import permitted
+from gridops.controller.core.modes import desired_now, permitted
 from gridops.controller.core.observe import recovering
 from gridops.controller.core.propose import cause_of, fingerprint, follow, inputs
 from gridops.controller.metrics import Histogram
@@ -39,6 +39,8 @@ from gridops.trust.operator import OperatorRequest, open_operator
 log = logging.getLogger("gridops.plan")
 
 UNSAFE = "unsafe_plan"
+REPLANS = 3
+"""So often a plan for an apply is made again because a commit came meanwhile; a person may ask again."""
 
 
 class Planning:
@@ -51,7 +53,7 @@ class Planning:
         self._lock = asyncio.Lock()
 
     async def consider(self, scope: ScopeName) -> bool:
-        """Plan if something material changed; True when a target was set, so that another look is due."""
+        """Plan if something material changed; True when another look is due: a target was set, or a commit came."""
         async with self._lock:
             controller = self.controller
             now_ms = controller.now()
@@ -64,6 +66,8 @@ class Planning:
             if question is None:
                 return False
             plan = await self._plan(question)
+            if self._overtaken(question):
+                return True
             if plan is None:
                 soft.seen = print_
                 return False
@@ -162,6 +166,24 @@ class Planning:
         }
 
     async def _replan(self, reviewed: Plan) -> Plan:
+        """The same question asked now; again if a commit came in between, because its answer would be out of date."""
+        for _ in range(REPLANS):
+            question = self._question(reviewed)
+            plan = await self._plan(question)
+            if self._overtaken(question):
+                continue
+            if plan is None:
+                notes = self.controller.soft.scope(reviewed.scope).unsafe
+                raise Refusal(UNSAFE, "the plan breaks a safety rule of its own and is not used", evidence=notes)
+            self.controller.soft.scope(reviewed.scope).candidate = plan
+            return plan
+        raise Refusal(NOT_READY.code, "commits keep arriving while the plan is made, and nothing was changed")
+
+    def _overtaken(self, question: Inputs) -> bool:
+        """A commit came while a plan was made: the plan says nothing about what people want now."""
+        return desired_now(self.controller.state) != question.intent.desired
+
+    def _question(self, reviewed: Plan) -> Inputs:
         controller = self.controller
         now_ms = controller.now()
         question = inputs(controller.state, controller.soft, controller.roster, reviewed.scope, now_ms, __version__)
@@ -170,12 +192,7 @@ class Planning:
             raise Refusal(
                 NOT_READY.code, f"the controller has just started and has not heard these hosts yet: {silent}"
             )
-        plan = await self._plan(question)
-        if plan is None:
-            notes = controller.soft.scope(reviewed.scope).unsafe
-            raise Refusal(UNSAFE, "the plan breaks a safety rule of its own and is not used", evidence=notes)
-        controller.soft.scope(reviewed.scope).candidate = plan
-        return plan
+        return question
 
     def _resume(self, request: OperatorRequest, reviewed: Plan) -> dict[str, Any]:
         controller = self.controller

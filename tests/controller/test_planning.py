@@ -11,7 +11,9 @@ from gridops.controller import views
 from gridops.controller.core import propose
 from gridops.controller.core.modes import permitted
 from gridops.controller.core.propose import active_windows, fingerprint
+from gridops.model.plan import Plan
 from gridops.model.policy import ActionClass, DisruptionBudget, ScopeBudgets, Window
+from gridops.planner.planner import Inputs
 from gridops.trust.root import seal_root
 from tests.controller.fleet import AUTOMATIC, DEFAULT, HOSTS, POLICIES, Desk, Fleet, mode, profile
 
@@ -39,6 +41,50 @@ def test_a_new_measurement_is_no_trigger(desk: Desk) -> None:
     desk.settle(5)
     assert print_of(desk) == before
     assert plans(desk) == made
+
+
+def while_it_plans(desk: Desk, *commits: dict[str, str | None]) -> None:
+    """Let a commit arrive while each of the next plans is being made."""
+    made, left = desk.planning._plan, list(commits)
+
+    async def meanwhile(question: Inputs) -> Plan | None:
+        plan = await made(question)
+        if left:
+            desk.commit(left.pop(0))
+        return plan
+
+    desk.planning._plan = meanwhile  # type: ignore[method-assign]
+
+
+def test_a_plan_that_a_commit_overtook_is_not_carried_out(fleet: Fleet) -> None:
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
+    desk = Desk(fleet)
+    desk.beat()
+    while_it_plans(desk, {"profiles.d/coder.yaml": profile(replicas=0)})
+    desk.pass_()
+    assert desk.book().target is None
+    desk.settle(3)
+    assert desk.executed() == []
+    desk.controller.close()
+
+
+def test_an_apply_that_a_commit_overtook_is_judged_by_the_new_commit(desk: Desk) -> None:
+    desk.settle(1)
+    plan = desk.proposal()
+    while_it_plans(desk, {"profiles.d/coder.yaml": profile(replicas=0)})
+    with pytest.raises(Refusal) as no:
+        desk.apply(plan)
+    assert no.value.code == "GO412"
+    assert desk.book().target is None
+
+
+def test_an_apply_gives_up_when_commits_keep_overtaking_it(desk: Desk) -> None:
+    desk.settle(1)
+    plan = desk.proposal()
+    while_it_plans(desk, *({"profiles.d/coder.yaml": profile(replicas=n)} for n in (2, 1, 2, 1)))
+    with pytest.raises(Refusal, match="nothing was changed"):
+        desk.apply(plan)
+    assert desk.book().target is None
 
 
 TRIGGERS = {
