@@ -422,6 +422,18 @@ def test_a_draining_residency_in_doubt_goes_on_draining(story: Story) -> None:
     assert (story.state(body), story.host.held[body].retry_at_ms) == (ResidencyState.DRAINING, None)
 
 
+@pytest.mark.parametrize("late", [Died, Stuck, Proved])
+def test_what_the_watch_saw_of_a_residency_that_was_unloaded_meanwhile_is_no_news(story: Story, late: Any) -> None:
+    """The watch was still ending children of a dead leader when the unload ended: the agent goes on."""
+    body = story.ready()
+    story.tell(Ended(story.begun(story.drain_of(body)), Outcome.SUCCEEDED))
+    story.tell(Ended(story.begun(story.unload_of(body)), Outcome.SUCCEEDED))
+    before = story.host
+    event = {Died: Died(body, "ended"), Stuck: Stuck(body, "release_stuck", "pid 8"), Proved: Proved(body)}[late]
+    assert story.tell(event) == ()
+    assert story.host is before
+
+
 OURS = Found(gone=False, handle=HANDLE)
 DOUBT = Found(gone=False, detail="cannot be proved")
 GONE = Found(gone=True)

@@ -1,7 +1,8 @@
 """The life of an engine process as its host remembers it: placed, spawned, listed, died, restarted, adopted.
 
 A residency has at most one living process, because a new one is started only after the old one is proved gone. What
-cannot be proved stays `failed` with its memory counted, until it is proved or gone.
+cannot be proved stays `failed` with its memory counted, until it is proved or gone. The watch may tell of a residency
+that was unloaded while it looked: that is no news.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ def listed(host: Host, event: Listed, now_ms: int) -> Answer:
 
 def died(host: Host, event: Died, now_ms: int) -> Answer:
     """The process is gone. What has been applied is kept alive; what drains or never came up is not."""
+    if event.body not in host.held:
+        return host, ()
     held = replace(host.held[event.body], handle=None, since_ms=now_ms)
     if held.state is ResidencyState.DRAINING:
         return _set(host, replace(held, detail=told(f"{event.detail} while draining"))), _NEWS
@@ -113,8 +116,8 @@ def start_failed(host: Host, event: StartFailed, now_ms: int) -> Answer:
 
 def stuck(host: Host, event: Stuck, now_ms: int) -> Answer:
     """Alive, and not ours to touch or not to be ended: kept as failed, with its memory counted."""
-    held = host.held[event.body]
-    if held.code == event.code:
+    held = host.held.get(event.body)
+    if held is None or held.code == event.code:
         return host, ()
     # What drains goes on draining: were it failed, its end would look like a death that keep-alive repairs.
     draining = held.state is ResidencyState.DRAINING
@@ -128,6 +131,8 @@ def stuck(host: Host, event: Stuck, now_ms: int) -> Answer:
 
 def proved(host: Host, event: Proved, now_ms: int) -> Answer:
     """A doubt about a living process is resolved: it is ours. It counts as ready once it is listed again."""
+    if event.body not in host.held:
+        return host, ()
     held = replace(host.held[event.body], since_ms=now_ms, code=None, detail="proved again")
     if held.state is ResidencyState.DRAINING:
         return _set(host, held), _NEWS
