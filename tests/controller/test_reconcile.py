@@ -277,3 +277,29 @@ def test_a_host_that_comes_back_takes_nothing_away_on_what_was_seen_before(fleet
     desk.settle()
     assert desk.ready() == ["coder/1"], "once both are heard again, it goes on"
     desk.controller.close()
+
+
+def test_a_renamed_and_changed_replica_lets_its_former_self_go(fleet: Fleet) -> None:
+    """The old process goes by the old name to its end: it is its successor's decision, and no last replica."""
+    desk = started(fleet, **{"policies/mode.yaml": WIDE})
+    desk.settle()
+    desk.clock.pass_by(25 * 3_600_000)  # the authority of the first plan has ended
+    renamed = profile("writer", context=4096) + "renamed_from: coder\n"
+    desk.commit({"profiles.d/coder.yaml": None, "profiles.d/writer.yaml": renamed})
+    desk.settle(16)
+    assert desk.ready() == ["writer/1"], held(desk)
+    desk.controller.close()
+
+
+def test_a_renamed_last_replica_still_needs_its_name(fleet: Fleet) -> None:
+    """A new name is no way around: the profile goes in the commit after the one that renamed and changed it."""
+    desk = started(fleet, **{"policies/mode.yaml": WIDE})
+    desk.settle()
+    renamed = profile("writer", context=4096) + "renamed_from: coder\n"
+    desk.commit({"profiles.d/coder.yaml": None, "profiles.d/writer.yaml": renamed})
+    slow(desk, "warm")
+    desk.settle(3)
+    desk.commit({"profiles.d/writer.yaml": None})
+    desk.settle(6)
+    assert "coder/1" in desk.ready(), held(desk)
+    desk.controller.close()

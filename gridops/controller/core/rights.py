@@ -35,6 +35,17 @@ class Rights:
     def book(self) -> ScopeBook:
         return self.state.scope(self.scope)
 
+    def now_called(self, replica: ReplicaId) -> ReplicaId:
+        """A replica as the target calls it: hosts know a renamed one by its old name until it is relabelled or gone."""
+        name, _, number = replica.rpartition("/")
+        terms = self.book.target.terms if self.book.target is not None else ()
+        new = next((t.profile for t in terms if t.renamed_from == name), None)
+        return replica if new is None or any(t.profile == name for t in terms) else ReplicaId(f"{new}/{number}")
+
+    def warrant(self, replica: ReplicaId) -> Warrant | None:
+        """The warrant that speaks for a replica, by whichever name."""
+        return self.book.warrants.get(self.now_called(replica))
+
 
 @dataclass(frozen=True, slots=True)
 class No:
@@ -49,7 +60,7 @@ def may_issue(rights: Rights, replica: ReplicaId) -> Authority | No:
     no = _nothing_at_all(rights)
     if no is not None:
         return no
-    warrant = rights.book.warrants.get(replica)
+    warrant = rights.warrant(replica)
     if warrant is None:
         return No(GO416.code, f"{replica}: nobody has decided this yet, it waits for a plan")
     no = _worn_out(rights, replica, warrant) or _not_standing(rights, replica, warrant)
@@ -65,7 +76,7 @@ def still_right(rights: Rights, entry: Entry) -> No | None:
         return no
     action = entry.body.action
     replica = action.replica
-    warrant = rights.book.warrants.get(replica)
+    warrant = rights.warrant(replica)
     if warrant is None:
         return No(GO416.code, f"{replica}: its plan is not in force any more")
     no = _worn_out(rights, replica, warrant) or not_the_last(rights, action)
@@ -83,14 +94,15 @@ def not_the_last(rights: Rights, action: Action) -> No | None:
     target, mode = rights.book.target, rights.permitted.mode
     if not isinstance(action, Drain | Unload) or target is None:
         return None
-    if any(a.profile == action.profile for a in target.placement):
+    profile = rights.now_called(action.replica).rpartition("/")[0]
+    if any(a.profile == profile for a in target.placement):
         return None
-    warrant = rights.book.warrants.get(action.replica)
+    warrant = rights.warrant(action.replica)
     if warrant is not None and warrant.last_replica and warrant.kind is AuthorityKind.APPROVAL:
         return None
-    if rights.permitted.automatic and action.profile in mode.automatic.last_replica:
+    if rights.permitted.automatic and profile in mode.automatic.last_replica:
         return None
-    return No(GO422.code, f"it is the last replica of {action.profile}, and nobody typed its name")
+    return No(GO422.code, f"it is the last replica of {profile}, and nobody typed its name")
 
 
 def _nothing_at_all(rights: Rights) -> No | None:
