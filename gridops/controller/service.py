@@ -146,7 +146,9 @@ class Controller:
         if judged.chain is not None:
             self._trust(judged.chain, now_ms)
             self.soft.intent = commit.intent
-            self.commit(enrol.settled(self.state, self.roster), now_ms)
+            settled = enrol.settled(self.state, self.roster)
+            self.commit(settled, now_ms)
+            self.soft.joined |= {row.host: now_ms for row in settled if isinstance(row, r.JoinSettled)}
         elif self.soft.intent is None and accepted is not None and accepted.commit == commit.commit:
             self.soft.intent = commit.intent
         self.soft.git.author = commit.author

@@ -10,6 +10,7 @@ from gridops.base.errors import Refusal
 from gridops.controller import views
 from gridops.controller.core import propose
 from gridops.controller.core.modes import permitted
+from gridops.controller.core.observe import JOINING_BEATS, recovering
 from gridops.controller.core.propose import active_windows, fingerprint
 from gridops.model.plan import Plan
 from gridops.model.policy import ActionClass, DisruptionBudget, ScopeBudgets, Window
@@ -330,3 +331,15 @@ def test_a_hosts_share_of_one_scope_never_reaches_another(fleet: Fleet) -> None:
     assert desk.ready() == ["other/1"]
     assert [d.replica for d in desk.proposal().to_do] == ["coder/1"]
     desk.controller.close()
+
+
+def test_hosts_admitted_together_are_planned_for_together(desk: Desk) -> None:
+    """The first of two equal hosts to be heard must not get a proposal that the second one overturns."""
+    controller, late = desk.controller, "beta"
+    controller.soft.hosts.pop(late, None)
+    since_ms = controller.soft.started_ms + 10 * 60_000
+    every_ms = controller.roster.desired.planning.heartbeat.every_ms
+    controller.soft.joined[late] = since_ms
+    assert recovering(desk.state, controller.soft, controller.roster, since_ms + every_ms) == (late,)
+    bound_ms = since_ms + JOINING_BEATS * every_ms
+    assert recovering(desk.state, controller.soft, controller.roster, bound_ms) == ()

@@ -27,6 +27,10 @@ def fresh(soft: Soft, roster: Roster, host: HostId, now_ms: int) -> bool:
     return now_ms - heard.report.observed_ms <= roster.desired.planning.heartbeat.stale_after_ms
 
 
+JOINING_BEATS = 3
+"""How many heartbeats a host that was just admitted may take to be heard: it polls every second while it waits."""
+
+
 def seen(soft: Soft, roster: Roster, scope: ScopeName | None, now_ms: int) -> Snapshot:
     """Reports of the admitted hosts of a scope (None: all), at their own age."""
     reports = [
@@ -46,18 +50,18 @@ def reckoned(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms:
 
 
 def recovering(state: State, soft: Soft, roster: Roster, now_ms: int) -> tuple[HostId, ...]:
-    """Hosts that spoke before this process began and not since, while it is too early to call them silent.
+    """Hosts that were not heard yet, while it is too early to call them silent.
 
-    Planning waits for them: a restarted controller that plans around hosts it has merely not heard yet would move
-    everything (A-338).
+    Planning waits for those that spoke before this process began: a restarted controller that plans around hosts it
+    has merely not heard yet would move everything (A-338). It waits a moment for those that a commit has just
+    admitted, too: several hosts admitted together are planned for together, not one proposal after the other.
     """
-    if now_ms - soft.started_ms >= roster.desired.planning.heartbeat.recovery_grace_ms:
-        return ()
-    return tuple(
-        host
-        for host, book in sorted(state.hosts.items())
-        if roster.admitted(host) and host not in soft.hosts and book.written_off_ms is None
-    )
+    beat = roster.desired.planning.heartbeat
+    restarted = now_ms - soft.started_ms < beat.recovery_grace_ms
+    joining_ms = min(beat.recovery_grace_ms, JOINING_BEATS * beat.every_ms)
+    waited = {host for host, book in state.hosts.items() if restarted and book.written_off_ms is None}
+    waited |= {host for host, since_ms in soft.joined.items() if now_ms - since_ms < joining_ms}
+    return tuple(host for host in sorted(waited) if roster.admitted(host) and host not in soft.hosts)
 
 
 def unseen_success(book: HostBook, soft: Soft, host: HostId, now_ms: int, patience_ms: int) -> frozenset[ReplicaId]:

@@ -97,6 +97,8 @@ class Soft:
     hosts: dict[HostId, Heard] = field(default_factory=dict)
     shown: dict[HostId, dict[ReplicaId, int]] = field(default_factory=dict)
     """Per host, which successes its reports have shown (`observe.now_shown`)."""
+    joined: dict[HostId, int] = field(default_factory=dict)
+    """Hosts that a commit admitted while this process ran, and when."""
     pulses: dict[HostId, Pulse] = field(default_factory=dict)
     scopes: dict[ScopeName, ScopeSoft] = field(default_factory=dict)
     git: GitSoft = field(default_factory=GitSoft)
