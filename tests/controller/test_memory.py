@@ -307,6 +307,24 @@ def test_a_rebuild_adopts_what_automatic_mode_did_after_the_last_document(fleet:
     desk.controller.close()
 
 
+def test_new_terms_reach_a_process_that_a_rebuilt_controller_found_running(desk: Desk) -> None:
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    desk.project()
+    rebuilt(desk)
+    desk.settle(8)
+    done = desk.executed()
+    desk.commit({"profiles.d/coder.yaml": profile().replace("drain: 2s", "drain: 9s")})
+    desk.settle(2)
+    desk.apply()
+    desk.settle(4)
+    assert [k for _, k, _ in desk.executed()[len(done) :]] == ["operate"]
+    desk.settle(4)
+    assert len(desk.executed()) == len(done) + 1, "told once"
+    same(desk)
+
+
 def test_a_rebuild_is_refused_while_a_controller_runs(desk: Desk) -> None:
     found = ground(desk.fleet.path)
     with pytest.raises(Busy):

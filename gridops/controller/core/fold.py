@@ -74,6 +74,7 @@ def _target_restored(state: State, row: r.TargetRestored, at_ms: int) -> None:
     book = _book(state, row.plan.scope)
     _remember(state, row.plan)
     book.target, book.target_digest, book.target_ms = row.plan, plan_digest(row.plan), row.applied_ms
+    book.restored = row.plan.terms
     state.written[row.plan.id] = None
     state.results[row.plan.id] = True
 

@@ -23,7 +23,7 @@ from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State
 from gridops.model.action import Action, DeviceGeneration, Drain, Load, Operate, Unload, Warm
-from gridops.model.plan import Plan
+from gridops.model.plan import Plan, Terms
 from gridops.model.policy import ActionLimits
 from gridops.model.snapshot import HostReport, Snapshot
 from gridops.planner.actions import Step, actions
@@ -77,7 +77,7 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
         snapshot,
         rights.now_ms,
         desired=desired_now(rights.state),
-        applied_terms={k: v for _, held in sorted(rights.state.hosts.items()) for k, v in held.terms.items()},
+        applied_terms=_acted_by(rights, snapshot),
         retry=frozenset(book.retry),
     )
     steps = tuple(sorted(found, key=_destructive))
@@ -94,6 +94,20 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
     for step in steps:
         _consider(turn, step, steps)
     return Outcome(tuple(turn.rows), tuple(dict.fromkeys(turn.held)), steps, turn.queued)
+
+
+def _acted_by(rights: Rights, snapshot: Snapshot) -> dict[Digest, Terms]:
+    """By incarnation, what its host is known to act by; after a rebuild, what the plan said that was in force."""
+    restored = {t.profile: t for t in rights.book.restored}
+    found = {
+        r.incarnation: restored[r.profile]
+        for report in snapshot.hosts
+        for r in report.residencies
+        if r.incarnation is not None and r.profile in restored
+    }
+    for _, held in sorted(rights.state.hosts.items()):
+        found.update(held.terms)
+    return found
 
 
 def _take_back(turn: Pass, steps: Iterable[Step]) -> None:

@@ -133,6 +133,8 @@ class ScopeBook:
     moves: list[int] = field(default_factory=list)
     """When replicas were moved lately, one entry a move; what `moves.per_hour` counts."""
     state_digest: Digest | None = None
+    restored: tuple[Terms, ...] = ()
+    """Terms of the plan that a rebuild found in force: what a process that was found running is taken to act by."""
 
     @property
     def under_way(self) -> Apply | None:
