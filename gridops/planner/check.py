@@ -17,9 +17,9 @@ from typing import Protocol
 
 from gridops.base import canon
 from gridops.base.codes import placement as codes
-from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
+from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of, to_data
-from gridops.model.fleet import DeviceKind, Host, HostClass
+from gridops.model.fleet import Device, DeviceKind, Host, HostClass
 from gridops.model.intent import Desired, Intent
 from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind, Launch, Plan, Terms
 from gridops.model.policy import ActionClass, Risk
@@ -308,60 +308,54 @@ def _config(profile: Profile | None, launch: Launch) -> Config | None:
 def _memory(view: _View) -> Iterator[str]:
     """Per device: everything planned fits; where something is new or has grown, the headroom stays free too."""
     excused = {s.detail.split(" ")[0] for s in view.plan.report.shortfalls if s.code == OVER_MEMORY}
-    new = {a.replica for a in view.new}
-    for host_id, seats in sorted(view.on.items()):
+    for host_id in sorted(view.on):
         host, report = view.hosts.get(host_id), view.reports.get(host_id)
-        if host is None:
-            continue
-        pools = sorted(
-            (d.kind is DeviceKind.UNIFIED, d.id)
-            for d in host.devices
-            if d.kind is not DeviceKind.GPU and _there(report, d.id)
-        )
+        there = [d for d in host.devices if _there(report, d.id)] if host is not None else []
+        pools = sorted((d.kind is DeviceKind.UNIFIED, d.id) for d in there if d.kind is not DeviceKind.GPU)
         ram = pools[0][1] if pools else None
-        for device in host.devices:
-            if not _there(report, device.id):
-                continue
-            seen = report.device(device.id) if report is not None else None
-            total = min(device.memory_bytes, seen.total_bytes) if seen is not None else device.memory_bytes
-            foreign = sum(
-                r.device_bytes
-                for r in view.live(host_id)
-                if r.ownership is Ownership.EXTERNAL and device.id in r.devices
-            )
-            external = max(seen.external_bytes if seen is not None else 0, foreign)
-            raw = total - device.reserve_bytes - external
-            margin = -(-total * view.desired.planning.headroom.memory_ppm // PPM)
-            if report is not None and report.state is HostState.THROTTLED:
-                margin = max(margin, raw - raw // 2)
-            taken = gpu = 0
-            grows = False
-            for a in seats:
-                own = (a.device_bytes if device.id in a.seat.devices else 0) + (a.host_bytes if device.id == ram else 0)
-                old = view.former(a)
-                held = (
-                    old is not None
-                    and old.seat == a.seat
-                    and old.device_bytes + old.host_bytes >= a.device_bytes + a.host_bytes
-                )
-                taken += own
-                launch = view.launches.get(a.launch)
-                gpu += (
-                    a.device_bytes
-                    if device.id in a.seat.devices and launch is not None and launch.backend != "cpu"
-                    else 0
-                )
-                grows = grows or (own > 0 and a.replica in new and not held)
-            for r in view.strangers(host_id):
-                if r.ownership is Ownership.MANAGED:
-                    part = r.device_bytes if device.id in r.devices else 0
-                    taken += part + (r.host_bytes if device.id == ram else 0)
-                    gpu += part
-            share = total * device.gpu_share_ppm // PPM
+        for device in there:
+            raw, margin, share = _bounds(view, host_id, device)
+            taken, gpu, grows = _load(view, host_id, device.id, ram=device.id == ram)
+            where = f"{host_id} {device.id}: {taken} bytes planned"
             if grows and (taken > raw - margin or gpu > share):
-                yield f"{host_id} {device.id}: {taken} bytes planned, {raw - margin} may be with something new there"
+                yield f"{where}, {raw - margin} may be with something new there"
             elif (taken > max(0, raw) or gpu > share) and not (view.partial or host_id in excused):
-                yield f"{host_id} {device.id}: {taken} bytes planned, {raw} there, and the report does not say so"
+                yield f"{where}, {raw} there, and the report does not say so"
+
+
+def _bounds(view: _View, host: HostId, device: Device) -> tuple[int, int, int]:
+    """Bytes that may be planned on a device, how many of them new work leaves free, and the most for GPU work."""
+    report = view.reports.get(host)
+    seen = report.device(device.id) if report is not None else None
+    total = min(device.memory_bytes, seen.total_bytes) if seen is not None else device.memory_bytes
+    theirs = [r for r in view.live(host) if r.ownership is Ownership.EXTERNAL and device.id in r.devices]
+    external = max(seen.external_bytes if seen is not None else 0, sum(r.device_bytes for r in theirs))
+    raw = total - device.reserve_bytes - external
+    margin = -(-total * view.desired.planning.headroom.memory_ppm // PPM)
+    if report is not None and report.state is HostState.THROTTLED:
+        margin = max(margin, raw - raw // 2)
+    return raw, margin, total * device.gpu_share_ppm // PPM
+
+
+def _load(view: _View, host: HostId, device: DeviceId, *, ram: bool) -> tuple[int, int, bool]:
+    """Bytes planned on a device, GPU work among them, and whether anything of it is new or has grown."""
+    taken = gpu = 0
+    grows = False
+    fresh = {a.replica for a in view.new}
+    for a in view.on[host]:
+        here, old = device in a.seat.devices, view.former(a)
+        own = (a.device_bytes if here else 0) + (a.host_bytes if ram else 0)
+        launch = view.launches.get(a.launch)
+        taken += own
+        gpu += a.device_bytes if here and launch is not None and launch.backend != "cpu" else 0
+        before = old.device_bytes + old.host_bytes if old is not None and old.seat == a.seat else -1
+        grows = grows or (own > 0 and a.replica in fresh and before < a.device_bytes + a.host_bytes)
+    for r in view.strangers(host):
+        if r.ownership is Ownership.MANAGED:
+            part = r.device_bytes if device in r.devices else 0
+            taken += part + (r.host_bytes if ram else 0)
+            gpu += part
+    return taken, gpu, grows
 
 
 def _there(report: HostReport | None, device: str) -> bool:
