@@ -11,6 +11,7 @@ from gridops.controller import views
 from gridops.controller.core.modes import permitted
 from gridops.model.policy import Mode
 from tests.controller.fleet import AUTOMATIC, DEFAULT, OBSERVE, RECOMMEND, Desk, Fleet, mode, profile
+from tests.controller.test_memory import rebuilt
 
 
 @dataclass(frozen=True)
@@ -130,4 +131,37 @@ def test_until_and_after_are_read_at_this_moment(fleet: Fleet, name: str) -> Non
     fleet.begin(**{"policies/mode.yaml": text})
     desk = Desk(fleet)
     assert permitted(desk.state, DEFAULT, desk.now).mode.mode is expected
+    desk.controller.close()
+
+
+REPAIRING = {
+    "allowed": (AUTOMATIC, True),
+    "not allowed": (mode("{mode: automatic, automatic: {allow: [scale_up]}}"), False),
+}
+
+
+@pytest.mark.parametrize("name", sorted(REPAIRING))
+@pytest.mark.parametrize("since", ["a day", "a rebuild"])
+def test_what_was_carried_out_once_is_repaired_when_its_authority_has_ended(
+    fleet: Fleet, name: str, since: str
+) -> None:
+    """Its host lost the process and does not know of it: nothing differs from the target, so no plan would say so."""
+    text, again = REPAIRING[name]
+    fleet.begin(**{"policies/mode.yaml": text})
+    desk = Desk(fleet)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    if since == "a day":
+        desk.clock.pass_by(25 * 3_600_000)
+    else:
+        desk.settle(2)
+        desk.project()
+        rebuilt(desk)
+    desk.settle(4)
+    for agent in desk.fleet.agents.values():
+        if agent.room.residencies:
+            agent.room.residencies.clear()
+            agent.room.bump()
+    desk.settle(8)
+    assert desk.ready() == (["coder/1"] if again else [])
     desk.controller.close()

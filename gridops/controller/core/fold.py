@@ -33,8 +33,9 @@ from gridops.controller.core.state import (
     Warrant,
     plan_digest,
 )
+from gridops.footprint.need import identity
 from gridops.model.action import Action, Operate, Warm
-from gridops.model.plan import Decision, DecisionKind, Plan, Terms
+from gridops.model.plan import Decision, DecisionKind, Plan, Seat, Terms
 from gridops.model.policy import ActionClass
 from gridops.model.profile import Timing
 from gridops.protocol import outbox as ob
@@ -75,6 +76,7 @@ def _target_restored(state: State, row: r.TargetRestored, at_ms: int) -> None:
     _remember(state, row.plan)
     book.target, book.target_digest, book.target_ms = row.plan, plan_digest(row.plan), row.applied_ms
     book.restored = row.plan.terms
+    book.carried_out = {a.replica: (a.seat, a.launch) for a in row.plan.placement}
     state.written[row.plan.id] = None
     state.results[row.plan.id] = True
 
@@ -128,6 +130,8 @@ def _target_set(state: State, row: r.TargetSet, at_ms: int) -> None:
     for decision in plan.to_do:
         book.warrants[decision.replica] = _warrant(row, book, decision)
         book.retry.add(decision.replica)
+    meant = {a.replica for a in plan.placement}
+    book.carried_out = {k: done for k, done in book.carried_out.items() if k in meant}
     moves = sum(1 for d in plan.to_do if d.kind is DecisionKind.MOVE and d.action_class is not ActionClass.REPAIR)
     book.moves = [at for at in book.moves if at_ms - at < HOUR_MS] + [at_ms] * moves
     if row.kind is AuthorityKind.APPROVAL:
@@ -215,6 +219,10 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
         _book(state, entry.body.scope).retry.discard(action.replica)
     if receipt.outcome is Outcome.SUCCEEDED:
         _learn_terms(book, action, entry.digest)
+        if isinstance(action, Warm):
+            started = Seat(host=action.host, devices=action.devices), identity(action.launch)
+            _book(state, entry.body.scope).carried_out[action.replica] = started
+            _trim(_book(state, entry.body.scope).carried_out, limits.REPLICAS)
         book.attempts.pop(key, None)
         book.cooled[(action.kind, action.replica)] = at_ms
         _trim(book.cooled, limits.RESIDENCIES_PER_HOST * 4)

@@ -166,7 +166,7 @@ def _consider(turn: Pass, step: Step, steps: tuple[Step, ...]) -> None:
     if no is not None:
         turn.held.append(no)
         return
-    authority = may_issue(turn.rights, action.replica)
+    authority = may_issue(turn.rights, action)
     if isinstance(authority, No):
         turn.held.append(authority.detail)
         return

@@ -14,7 +14,7 @@ from gridops.base.codes.refusals import ROOT_EXPIRED
 from gridops.base.ids import ReplicaId, ScopeName
 from gridops.controller.core.modes import Permitted
 from gridops.controller.core.state import ScopeBook, State, Warrant
-from gridops.model.action import Action, Drain, Unload
+from gridops.model.action import Action, Drain, Load, Unload, Warm
 from gridops.model.policy import ActionClass
 from gridops.protocol.messages import Authority, AuthorityKind
 from gridops.protocol.outbox import Entry
@@ -55,12 +55,14 @@ class No:
     detail: str
 
 
-def may_issue(rights: Rights, replica: ReplicaId) -> Authority | No:
-    """The authority under which a command for this replica may be made, or why it may not."""
+def may_issue(rights: Rights, action: Action) -> Authority | No:
+    """The authority under which a command may be made, or why it may not."""
     no = _nothing_at_all(rights)
     if no is not None:
         return no
-    warrant = rights.warrant(replica)
+    replica, warrant = action.replica, rights.warrant(action.replica)
+    if (warrant is None or _worn_out(rights, replica, warrant)) and _restores(rights, action):
+        return Authority(kind=AuthorityKind.STANDING, action_class=ActionClass.REPAIR, approvals=())
     if warrant is None:
         return No(GO416.code, f"{replica}: nobody has decided this yet, it waits for a plan")
     no = _worn_out(rights, replica, warrant) or _not_standing(rights, replica, warrant)
@@ -77,6 +79,8 @@ def still_right(rights: Rights, entry: Entry) -> No | None:
     action = entry.body.action
     replica = action.replica
     warrant = rights.warrant(replica)
+    if entry.authority.kind is AuthorityKind.STANDING and _restores(rights, action):
+        return _standing_refused(rights, replica, entry.authority.action_class)
     if warrant is None:
         return No(GO416.code, f"{replica}: its plan is not in force any more")
     no = _worn_out(rights, replica, warrant) or not_the_last(rights, action)
@@ -103,6 +107,20 @@ def not_the_last(rights: Rights, action: Action) -> No | None:
     if rights.permitted.automatic and profile in mode.automatic.last_replica:
         return None
     return No(GO422.code, f"it is the last replica of {profile}, and nobody typed its name")
+
+
+def _restores(rights: Rights, action: Action) -> bool:
+    """It starts anew what the target wants and what was started there once: repair, where that is allowed.
+
+    No plan would decide it again, for nothing differs from the target; its warrant may have ended long ago.
+    """
+    target = rights.book.target
+    if target is None or not isinstance(action, Load | Warm):
+        return False
+    a = next((a for a in target.placement if a.replica == action.replica), None)
+    if a is None or a.seat.host != action.host or rights.book.carried_out.get(a.replica) != (a.seat, a.launch):
+        return False
+    return _standing_refused(rights, a.replica, ActionClass.REPAIR) is None
 
 
 def _nothing_at_all(rights: Rights) -> No | None:

@@ -13,7 +13,7 @@ from gridops.base.record import digest_of
 from gridops.model.action import Action
 from gridops.model.fleet import Drain
 from gridops.model.intent import Desired
-from gridops.model.plan import Plan, Terms
+from gridops.model.plan import Plan, Seat, Terms
 from gridops.model.policy import ActionClass, ModePolicy
 from gridops.protocol.messages import AuthorityKind, Facts, Term
 from gridops.protocol.outbox import Outbox
@@ -133,6 +133,8 @@ class ScopeBook:
     moves: list[int] = field(default_factory=list)
     """When replicas were moved lately, one entry a move; what `moves.per_hour` counts."""
     state_digest: Digest | None = None
+    carried_out: dict[ReplicaId, tuple[Seat, Digest]] = field(default_factory=dict)
+    """Seat and launch on which a replica of the target was started once: starting it there again is repair."""
     restored: tuple[Terms, ...] = ()
     """Terms of the plan that a rebuild found in force: what a process that was found running is taken to act by."""
 
