@@ -3,6 +3,7 @@
 Called for every heartbeat, after its rows are durable. `taken_back` comes first and gives rows of its own; then
 `directive` holds whatever may still go. Granting is repeated until the host has decided, so losing an answer loses
 nothing, and a command that may not go any more is granted as void, because its number has to be used up.
+Nothing is taken away on what was seen before a host fell silent.
 """
 
 from __future__ import annotations
