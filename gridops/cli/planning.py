@@ -47,6 +47,8 @@ class Seen:
     snapshot: Snapshot
     targets: Mapping[ScopeName, Plan] = field(default_factory=dict)
     watching_since_ms: int | None = None
+    waiting: Mapping[ScopeName, Plan] = field(default_factory=dict)
+    """What waits for people, by scope."""
     note: str = ""
     """Why it is not a better source, for people."""
 
@@ -128,7 +130,7 @@ def look(context: Context, place: Place, intent: Intent, now_ms: int, against: s
             raise Failed(f"scope {scope}: nothing is stored on gridops/state", hints=hints)
         snapshot = stored if stored is not None else declared_snapshot(intent.desired, now_ms)
         parent = applied(place, scope)
-        found[scope] = Seen(snapshot, {} if parent is None else {scope: parent}, None, note)
+        found[scope] = Seen(snapshot, {} if parent is None else {scope: parent}, note=note)
     return found
 
 
@@ -145,7 +147,8 @@ def plan_scope(place: Place, intent: Intent, scope: ScopeName, seen: Seen, now_m
 def inputs_of(place: Place, intent: Intent, scope: ScopeName, seen: Seen, now_ms: int) -> Inputs:
     """What the planner is asked."""
     parent = seen.targets.get(scope)
-    return Inputs(intent, scope, place.fleet, seen.snapshot, parent, now_ms, __version__, seen.watching_since_ms)
+    since, waiting = seen.watching_since_ms, seen.waiting.get(scope)
+    return Inputs(intent, scope, place.fleet, seen.snapshot, parent, now_ms, __version__, since, waiting)
 
 
 def from_base(place: Place, base: Intent, scope: ScopeName, seen: Seen, now_ms: int) -> Seen:
@@ -193,10 +196,11 @@ def _live(context: Context) -> Seen:
     try:
         snapshot = from_data(Snapshot, answer["snapshot"])
         targets = {ScopeName(t["scope"]): from_data(Plan, t["plan"]) for t in answer["targets"]}
+        waiting = {ScopeName(t["scope"]): from_data(Plan, t["plan"]) for t in answer.get("proposals", ())}
         since = int(answer["watching_since_ms"])
     except (Malformed, LookupError, TypeError, ValueError) as error:
         raise Unreachable(f"the controller's snapshot is not of a form this version knows: {error}") from error
-    return Seen(snapshot, targets, since)
+    return Seen(snapshot, targets, since, waiting)
 
 
 def _stored(place: Place, scope: ScopeName) -> Snapshot | None:

@@ -233,6 +233,8 @@ class SnapshotDoc:
     watching_since_ms: int
     snapshot: Snapshot
     targets: tuple[TargetPlanDoc, ...]
+    proposals: tuple[TargetPlanDoc, ...] = ()
+    """What waits for people: a plan made now keeps to it where nothing speaks against it."""
 
 
 @record

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from gridops import __version__
@@ -189,10 +190,8 @@ class Planning:
         question = inputs(controller.state, controller.soft, controller.roster, reviewed.scope, now_ms, __version__)
         if question is None:
             silent = ", ".join(recovering(controller.state, controller.soft, controller.roster, now_ms))
-            raise Refusal(
-                NOT_READY.code, f"the controller has just started and has not heard these hosts yet: {silent}"
-            )
-        return question
+            raise Refusal(NOT_READY.code, f"the controller has not heard these hosts yet: {silent}")
+        return replace(question, waiting=reviewed)
 
     def _resume(self, request: OperatorRequest, reviewed: Plan) -> dict[str, Any]:
         controller = self.controller

@@ -71,13 +71,16 @@ def status(view: View) -> d.StatusDoc:
 
 def snapshot(view: View) -> d.SnapshotDoc:
     """What the planner sees, and what it compares with."""
-    targets = ((s, b.target) for s, b in sorted(view.state.scopes.items()))
+    books = sorted(view.state.scopes.items())
+    targets = ((s, b.target) for s, b in books)
+    waiting = ((s, b.proposal.plan) for s, b in books if b.proposal is not None)
     return d.SnapshotDoc(
         time=render_instant(view.now_ms),
         fleet=view.soft.chain.fleet,
         watching_since_ms=view.soft.started_ms,
         snapshot=seen(view.soft, view.roster, None, view.now_ms),
         targets=tuple(d.TargetPlanDoc(scope=s, plan=p) for s, p in targets if p is not None),
+        proposals=tuple(d.TargetPlanDoc(scope=s, plan=p) for s, p in waiting),
     )
 
 

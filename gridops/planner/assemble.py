@@ -31,9 +31,9 @@ from gridops.model.plan import (
 )
 from gridops.model.snapshot import Snapshot
 from gridops.planner.change_sets import tie
-from gridops.planner.diff import Reasons, decisions_digest, diff, side, side_of
+from gridops.planner.diff import Reasons, decisions_digest, diff, side, side_of, terms_differences
 from gridops.planner.draft import Draft, Item, Seated
-from gridops.planner.incumbents import Verdict
+from gridops.planner.incumbents import Verdict, mark
 from gridops.planner.report import notes, shortfalls, waiting
 from gridops.planner.targets import Targets, terms_of
 from gridops.planner.why import unplaced
@@ -134,7 +134,7 @@ def _reasons(draft: Draft, targets: Targets, left: Sequence[Item], missing: Sequ
     former: dict[ReplicaId, ReplicaId] = {}
     ending: set[ReplicaId] = set()
     for replica, seat in draft.seats.items():
-        cause = seat.cause or _cause_of_staying(seat)
+        cause = seat.cause or _cause_of_staying(world, seat)
         if cause is not None:
             causes[replica] = cause
         if seat.origin is not None and seat.origin.former != replica:
@@ -153,15 +153,22 @@ def _reasons(draft: Draft, targets: Targets, left: Sequence[Item], missing: Sequ
     return Reasons(causes, costs, former, frozenset(ending), empty=bool(empty_sets(world)), unplaced=missing)
 
 
-def _cause_of_staying(seat: Seated) -> Cause | None:
-    origin = seat.origin
+def _cause_of_staying(world: World, seat: Seated) -> Cause | None:
+    """Why something is decided about a replica that stays: it is adopted, renamed, or gets new terms."""
+    origin, parent = seat.origin, world.inputs.parent
     if origin is None:
         return None
     if origin.adopted:
         return origin.cause or Cause(kind=CauseKind.INTENT, detail="already runs there")
     if origin.former != origin.replica:
         return Cause(kind=CauseKind.RENAMED, detail=f"{origin.former} is taken over as {origin.replica}")
-    return None
+    name = seat.assignment.profile
+    old = next((t for t in parent.terms if t.profile == name), None) if parent is not None else None
+    changes = terms_differences(old, terms_of(world.profiles[name])) if name in world.profiles else ()
+    if not changes:
+        return None
+    detail = ", ".join(f"{c.field} {c.old} => {c.new}" for c in changes[:2])
+    return Cause(kind=CauseKind.INTENT, detail=detail, at=mark(world, f"profiles/{name}"))
 
 
 def _cost(world: World, seat: Seated) -> Cost:
@@ -203,4 +210,3 @@ def _snapshot_ref(inputs: Inputs) -> SnapshotRef:
         hosts=tuple(sorted((r for r in snapshot.hosts if r.host in ids), key=lambda r: r.host)),
     )
     return SnapshotRef(source=snapshot.source, observed_ms=snapshot.observed_ms, digest=digest_of(own))
-

@@ -25,6 +25,4 @@ def _report(host: Host, now_ms: int) -> HostReport:
         for d in sorted(host.devices, key=lambda d: d.id)
     )
     free = None if host.disk is None else max(0, host.disk.artifacts_bytes)
-    return HostReport(
-        host=host.id, observed_ms=now_ms, devices=devices, runtimes=host.runtimes, disk_free_bytes=free
-    )
+    return HostReport(host=host.id, observed_ms=now_ms, devices=devices, runtimes=host.runtimes, disk_free_bytes=free)

@@ -87,6 +87,7 @@ class Seats:
         taken, unmet = self._domains(item)
         away = item.origin.host if item.origin is not None and not item.origin.here_again else None
         rooms: dict[HostId, Candidate] = {}
+        proposed = self.draft.world.proposed.get(item.replica)
         openings = self.openings(item.profile)
         self.draft.evaluated += len(openings)
         for opening in openings:
@@ -99,8 +100,9 @@ class Seats:
                 continue
             sharing = taken.get(opening.domain, 0) if opening.domain is not None else 0
             same = unmet and (opening.domain is None or sharing > 0)
-            if same or sharing:
-                terms = terms._replace(same_domain=int(same), domain_replicas=sharing)
+            other = proposed not in (None, host)
+            if same or sharing or other:
+                terms = terms._replace(same_domain=int(same), domain_replicas=sharing, unproposed=int(other))
             if host not in rooms or terms < rooms[host].rank:
                 rooms[host] = Candidate(terms, host, opening, answer)
         first, *others = nsmallest(2, rooms.values()) or (None,)

@@ -39,6 +39,9 @@ class Rank(NamedTuple):
     """Replicas of the profile that share the host's failure domain."""
     yields: int
     """2 a person's machine, 1 a throttled one, 0 neither."""
+    unproposed: int
+    """1 where a plan that waits for people puts the replica on another host. What is only a little better must not
+    overturn what somebody is reviewing."""
     left_mib: int
     """Memory left on the fullest device, in whole GiB: tightest first, so that large gaps stay large. Coarse, because
     the use by others is a reading: two hosts that are alike must not change places with every heartbeat."""
@@ -57,7 +60,7 @@ def start_of(view: HostView, way: Way, launch: Digest) -> int:
 
 
 def rank(view: HostView, offer: Offer, start: int, position: int, holds: bool) -> Rank:
-    """The terms of one offer, except the two that depend on where the profile's other replicas stand."""
+    """The terms of one offer, except those that depend on the replica and on where its profile's others stand."""
     price = 0 if holds else view.host.price_per_hour_micro
     yields = 2 if view.host.host_class is HostClass.OPPORTUNISTIC else int(view.standing is Standing.THROTTLED)
     return Rank(
@@ -67,6 +70,7 @@ def rank(view: HostView, offer: Offer, start: int, position: int, holds: bool) -
         start=start,
         domain_replicas=0,
         yields=yields,
+        unproposed=0,
         left_mib=offer.left_bytes >> 20,
         price_micro=UNKNOWN_PRICE_MICRO if price is None else price,
     )

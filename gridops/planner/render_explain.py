@@ -27,6 +27,7 @@ _TERMS = {
     "waits": "something has to leave first",
     "domain_replicas": "replicas in the same failure domain",
     "yields": "yields to a person, or is throttled",
+    "unproposed": "a plan that waits for people puts it elsewhere",
     "left_mib": "MiB left on the fullest device; least keeps large gaps large",
     "price_micro": "added to the price per hour",
 }

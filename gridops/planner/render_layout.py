@@ -108,6 +108,4 @@ def grid(rows: Sequence[Sequence[str]], width: int, flexible: int) -> list[list[
     if room < 20:
         return None
     widths[flexible] = min(widths[flexible], room)
-    return [
-        [[pad(line, widths[n]) for line in wrap(cell, widths[n])] for n, cell in enumerate(row)] for row in rows
-    ]
+    return [[[pad(line, widths[n]) for line in wrap(cell, widths[n])] for n, cell in enumerate(row)] for row in rows]

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
-from gridops.base.ids import Digest, HostId, ProfileName, ScopeName
+from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.units import PPM, render_ms
 from gridops.footprint.ledger import DeviceRoom, ram_of, rooms
 from gridops.model.fleet import Drain, Host, HostClass, HostKey, OnReturn, Runtime
@@ -48,6 +48,8 @@ class Inputs:
     now_ms: int
     version: str
     watching_since_ms: int | None = None
+    waiting: Plan | None = None
+    """The proposal that people are looking at, if there is one."""
 
 
 class Standing(IntEnum):
@@ -101,6 +103,8 @@ class World:
     budgets: ScopeBudgets
     returning: tuple[HostView, ...]
     """Open hosts whose owners want the oldest copy kept when they come back."""
+    proposed: Mapping[ReplicaId, HostId]
+    """Where the proposal that waits would put replicas."""
     mass_stale: tuple[HostId, ...]
     """Hosts that fell silent at once. Not empty: nothing may be taken away by this plan."""
 
@@ -125,6 +129,7 @@ def look(inputs: Inputs) -> World:
         planning=desired.planning,
         budgets=desired.budgets.of(inputs.scope),
         returning=tuple(v for v in hosts.values() if v.closed is None and _keeps_oldest(v.host)),
+        proposed={a.replica: a.seat.host for a in inputs.waiting.placement} if inputs.waiting is not None else {},
         mass_stale=_mass_stale(inputs, hosts),
     )
 
@@ -243,17 +248,20 @@ def _listened(inputs: Inputs) -> bool:
 
 def _state(host: Host, report: HostReport, inputs: Inputs) -> tuple[Standing, HostLine | None]:
     reasons = ", ".join(report.reasons) or "no reason given"
+    grace = _patience(host, inputs.intent.desired.planning.heartbeat.stale_after_ms)
+    over = report.since_ms is None or clock(inputs) - report.since_ms >= grace
     match report.state:
         case HostState.ACCEPTING:
             return Standing.OPEN, None
         case HostState.THROTTLED:
             return Standing.THROTTLED, None
         case HostState.DRAINING:
-            return Standing.DRAINING, _line(host, codes.HOST_DRAINING, f"the host drains itself: {reasons}")
+            # A server that drains itself is going; a laptop yields for a while and is waited for.
+            leaving = over or host.host_class is not HostClass.OPPORTUNISTIC
+            line = _line(host, codes.HOST_DRAINING, f"the host drains itself: {reasons}")
+            return (Standing.DRAINING if leaving else Standing.SILENT), line
         case HostState.PAUSED | HostState.UNHEALTHY | HostState.QUARANTINED:
             line = _line(host, codes.HOST_STATE, f"{report.state.value}: {reasons}")
-            grace = _patience(host, inputs.intent.desired.planning.heartbeat.stale_after_ms)
-            over = report.since_ms is None or clock(inputs) - report.since_ms >= grace
             return (Standing.NOT_SERVING if over else Standing.SILENT), line
 
 

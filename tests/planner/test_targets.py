@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gridops.base.codes import placement as codes
@@ -11,7 +13,9 @@ from gridops.model.intent import Where
 from gridops.model.plan import CauseKind
 from gridops.model.policy import ActionClass, Risk
 from gridops.model.profile import PlacementRules, Spread
-from gridops.model.snapshot import ResidencyState
+from gridops.model.snapshot import ResidencyState, Snapshot
+from gridops.planner.check import check
+from gridops.planner.planner import plan
 from tests.planner.fleet import NOW, Fleet, codes_of, config, decisions, digest, host, laptop, profile, running, seats
 
 HOSTS = tuple(host(name) for name in ("ant", "bee", "cat", "dog"))
@@ -291,3 +295,35 @@ def test_profiles_of_other_scopes_are_not_ours() -> None:
     made = Fleet(hosts=HOSTS, profiles=(profile("c", scope="lab"), profile("d"))).plan()
     assert sorted(seats(made)) == ["d/1"]
     assert ProfileName("c") not in {t.profile for t in made.terms}
+
+
+def test_readings_do_not_overturn_a_plan_that_waits_for_people() -> None:
+    """Of two equal hosts the proposal names one; what others use there changes, and the proposal stays."""
+    fleet = Fleet(hosts=(host("ant"), host("bee")), profiles=(profile("c"),))
+    asked = fleet.inputs()
+    waiting = plan(replace(asked, snapshot=busier(asked.snapshot, "bee", 6)))
+    assert set(seats(waiting).values()) == {"bee"}
+    now = replace(asked, snapshot=busier(asked.snapshot, "ant", 6))
+    assert set(seats(plan(now)).values()) == {"ant"}
+    kept = plan(replace(now, waiting=waiting))
+    assert kept.decisions_digest == waiting.decisions_digest
+    assert check(kept, replace(now, waiting=waiting)) == ()
+
+
+def test_a_waiting_plan_never_outweighs_what_is_truly_better() -> None:
+    fleet = Fleet(hosts=(host("ant"), host("bee")), profiles=(profile("c"),))
+    asked = fleet.inputs()
+    waiting = plan(replace(asked, snapshot=busier(asked.snapshot, "bee", 6)))
+    full = replace(asked, snapshot=busier(asked.snapshot, "bee", 20), waiting=waiting)
+    assert set(seats(plan(full)).values()) == {"ant"}
+
+
+def busier(snapshot: Snapshot, name: str, gib: int) -> Snapshot:
+    """The same snapshot with so much more used by others on every GPU of one host."""
+    hosts = [
+        replace(h, devices=tuple(replace(d, external_bytes=gib << 30 if d.kind == "gpu" else 0) for d in h.devices))
+        if h.host == name
+        else h
+        for h in snapshot.hosts
+    ]
+    return replace(snapshot, hosts=tuple(hosts))

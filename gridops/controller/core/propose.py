@@ -65,15 +65,17 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
     if desired is None or state.accepted is None or recovering(state, soft, roster, now_ms):
         return None
     intent = soft.intent if soft.intent is not None and soft.intent.commit == state.accepted.commit else _bare(state)
+    book = state.scope(scope)
     return Inputs(
         intent=replace(intent, desired=desired),
         scope=scope,
         fleet=soft.chain.fleet,
         snapshot=reckoned(state, soft, roster, scope, now_ms),
-        parent=state.scope(scope).target,
+        parent=book.target,
         now_ms=now_ms,
         version=version,
         watching_since_ms=soft.started_ms,
+        waiting=book.proposal.plan if book.proposal is not None else None,
     )
 
 
