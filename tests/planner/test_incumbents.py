@@ -80,6 +80,15 @@ def test_a_host_that_drains_itself_is_left_too() -> None:
     assert decisions(fleet.plan()) == ["move c/1 ant -> bee"]
 
 
+def test_a_laptop_that_drains_itself_is_waited_for() -> None:
+    wanted = profile("c", configs=(config("q4", 10, backends=("metal", "cuda")),))
+    fleet = converged(wanted, hosts=(laptop("ana"),))
+    fleet = fleet.but(hosts=(*fleet.hosts, host("zeb")))
+    assert fleet.reporting("ana", state=HostState.DRAINING, since_ms=NOW - 599_999).plan().to_do == ()
+    made = fleet.reporting("ana", state=HostState.DRAINING, since_ms=NOW - 600_000).plan()
+    assert decisions(made) == ["move c/1 ana -> zeb"]
+
+
 @pytest.mark.parametrize("state", [HostState.PAUSED, HostState.UNHEALTHY, HostState.QUARANTINED])
 def test_a_host_that_does_not_serve_is_left_after_the_grace(state: HostState) -> None:
     fleet = converged(profile("c"))
@@ -416,6 +425,7 @@ def test_changed_terms_are_a_decision_of_their_own_without_a_restart() -> None:
     assert decisions(made) == ["change c/1 ant -> ant", "change c/2 bee -> bee"]
     assert [(c.field, c.old, c.new) for c in made.decisions[0].changes] == [("serves", "c", "c, chat")]
     assert {(d.risk, d.change_set, d.cost.start_ms) for d in made.decisions} == {(Risk.ROUTINE, 1, 0)}
+    assert {d.cause.detail for d in made.decisions} == {"serves c => c, chat"}
 
 
 def test_where_the_weights_come_from_is_no_reason_to_restart() -> None:
