@@ -230,6 +230,8 @@ class Controller:
                 rights = self.rights(scope, now_ms)
                 lines = progress(apply, rights, (self.soft, self.roster), outcome)
                 self.progress[apply.plan.id] = lines
+                while len(self.progress) > limits.PLANS_IN_MEMORY:
+                    del self.progress[next(iter(self.progress))]
                 over = ended(apply, rights, lines) if apply.outcome is None else None
                 if over is not None:
                     self.writer.record((over,), now_ms)

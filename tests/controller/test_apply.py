@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from gridops.base import limits
 from gridops.base.errors import Busy, GridopsError, Refusal
 from gridops.base.ids import PlanId
 from gridops.controller import views
@@ -335,3 +336,31 @@ def test_while_people_apply_automatic_mode_only_repairs(desk: Desk) -> None:
         agent.finish("load", Outcome.SUCCEEDED)
     desk.settle()
     assert desk.ready() == ["coder/1", "coder/2"]
+
+
+def test_what_is_shown_of_applies_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PLANS_IN_MEMORY", 2)
+    for replicas in (1, 2, 1, 2):
+        desk.commit({"profiles.d/coder.yaml": profile(replicas=replicas)})
+        desk.settle(2)
+        desk.apply()
+        desk.settle(8)
+    assert len(desk.controller.progress) == 2
+    assert desk.book().applies[-1].plan.id in desk.controller.progress
+
+
+def test_a_second_attempt_that_nobody_needs_any_more_is_forgotten(desk: Desk) -> None:
+    """A replica that was taken away leaves no leave behind to clear away a failure of a later one by that name."""
+    proposed(desk)
+    desk.apply()
+    desk.settle()
+    desk.commit({"profiles.d/coder.yaml": None})
+    desk.settle(2)
+    desk.apply(names=("coder",))
+    desk.settle()
+    desk.commit({"profiles.d/other.yaml": profile("other")})
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    assert desk.ready() == ["other/1"]
+    assert desk.book().retry == set()

@@ -131,6 +131,7 @@ def _target_set(state: State, row: r.TargetSet, at_ms: int) -> None:
         book.warrants[decision.replica] = _warrant(row, book, decision)
         book.retry.add(decision.replica)
     meant = {a.replica for a in plan.placement}
+    book.retry &= meant
     book.carried_out = {k: done for k, done in book.carried_out.items() if k in meant}
     moves = sum(1 for d in plan.to_do if d.kind is DecisionKind.MOVE and d.action_class is not ActionClass.REPAIR)
     book.moves = [at for at in book.moves if at_ms - at < HOUR_MS] + [at_ms] * moves
