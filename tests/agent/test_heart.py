@@ -511,6 +511,7 @@ def test_a_host_says_what_it_holds_and_what_is_open(story: Story) -> None:
     waiting = story.issue(b.warm(2))
     session = begin(b.FLEET, b.HOST, "b1")
     beat = heartbeat(story.host, session, "n", story.now, "0.1.0", Readings(in_flight={ready: 3}))
+    assert beat.heard_ms == story.host.last_word.floor_ms
     seen = beat.inventory.residencies[0]
     assert (seen.replica, seen.state, seen.incarnation, seen.in_flight) == (
         "coder/1",

@@ -94,4 +94,6 @@ def heartbeat(host: Host, session: Session, nonce: str, now_ms: int, version: st
         alarms=tuple(alarm[:200] for alarm in readings.alarms)[: limits.ALARMS],
         receipt_tail=tail(host.receipts),
         open=open_heads(host.fence),
+        # Lets the controller tell a late heartbeat of an earlier run from one of a second agent with the same key.
+        heard_ms=host.last_word.floor_ms,
     )

@@ -112,10 +112,12 @@ def _heads(state: State, outbox: Outbox, heartbeat: Heartbeat, rows: list[r.Row]
         held = ob.hold(outbox, learned)
         rows.append(r.OutboxSet(outbox=held, why=learned.detail))
         return ob.clear_alarms(held)
+    rows.extend(_alarms(state, learned.alarms, False))
+    learned = ob.clear_alarms(learned)
     if learned.head != outbox.head:
         why = f"the host has decided {heartbeat.head.seq} commands, this journal knew of {outbox.head.seq}"
         rows.append(r.OutboxSet(outbox=learned, why=why))
-    elif learned is not outbox:
+    elif learned != outbox:
         rows.append(r.HeadSeen(host=outbox.host, seq=heartbeat.head.seq, obeyed=heartbeat.term))
     return learned
 
