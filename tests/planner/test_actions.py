@@ -286,9 +286,10 @@ def test_what_nobody_can_vouch_for_is_left_alone() -> None:
 
 
 def test_foreign_engines_are_never_touched() -> None:
-    foreign = Residency(profile=ProfileName("x"), state=ResidencyState.READY, ownership=Ownership.EXTERNAL)
-    fleet = Fleet(hosts=HOSTS[:1]).reporting("ant", residencies=(foreign,))
-    assert steps(fleet, fleet.plan()) == ()
+    """Also when one is said to be a replica of ours: only what its agent started and can prove is."""
+    fleet = alter(converged(profile("c"), hosts=HOSTS[:1]), "c/1", lambda r: replace(r, ownership=Ownership.EXTERNAL))
+    gone = fleet.but(profiles=())
+    assert steps(gone, gone.plan()) == ()
 
 
 def test_a_process_that_drains_is_not_called_back_but_started_anew() -> None:

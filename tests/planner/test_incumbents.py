@@ -394,6 +394,14 @@ def test_a_change_without_room_for_two_is_break_before_make_and_says_its_seconds
     assert (decision.cost.dip, decision.cost.start_ms) == (1, 5_000)
 
 
+def test_a_free_device_beside_is_better_than_a_break_in_place() -> None:
+    fleet = converged(profile("c", gib=18), hosts=(host("ant", (24, 24)),))
+    made = fleet.but(profiles=(profile("c", configs=(config("c-q4", 18, context=8192),)),)).plan()
+    (decision,) = made.decisions
+    assert decision.target is not None
+    assert (decision.target.devices, decision.cost.dip) == (("gpu1",), 0)
+
+
 def test_a_profile_that_refuses_downtime_moves_or_waits() -> None:
     never = profile("c", gib=18, downtime=Downtime.NEVER)
     changed = profile("c", configs=(config("c-q4", 18, context=8192),), downtime=Downtime.NEVER)
