@@ -50,15 +50,15 @@ class UnknownNeed:
 
 def need(config: Config, planning: PlanningPolicy) -> Need | UnknownNeed:
     """Memory that one replica of `config` needs. `planning` is read by later sources (minima per source)."""
-    print_ = config.footprint
-    if print_.source is FootprintSource.UNKNOWN:
+    known = config.footprint
+    if known.source is FootprintSource.UNKNOWN:
         return UnknownNeed("its footprint is unknown: declare `footprint.device`")
-    if print_.device_bytes is not None:
-        device = print_.device_bytes + _context_bytes(print_, config) + _lane_bytes(print_, config)
-        return Need(device, print_.host_bytes or 0, print_.source)
-    if print_.source is FootprintSource.DERIVED:
+    if known.device_bytes is not None:
+        device = known.device_bytes + _context_bytes(known, config) + _lane_bytes(known, config)
+        return Need(device, known.host_bytes or 0, known.source)
+    if known.source is FootprintSource.DERIVED:
         return _derived(config)
-    return UnknownNeed(f"its {print_.source.value} footprint has no `device`")
+    return UnknownNeed(f"its {known.source.value} footprint has no `device`")
 
 
 def identity(launch: Launch) -> Digest:
