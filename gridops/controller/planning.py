@@ -77,6 +77,9 @@ class Planning:
             soft.plans += 1
             now_ms = controller.now()
             rows = follow(controller.rights(scope, now_ms), controller.soft, controller.roster, plan, cause)
+            part = next((row.plan for row in rows if isinstance(row, r.TargetSet)), None)
+            if part is not None and not self._clean(question, part, check(part, question, partial=True)):
+                return False
             controller.commit(rows, now_ms)
             target = any(isinstance(row, r.TargetSet) for row in rows)
             proposed = any(isinstance(row, r.Proposed) for row in rows)
@@ -236,6 +239,10 @@ class Planning:
         plan = await asyncio.to_thread(make_plan, question)
         notes = await asyncio.to_thread(check, plan, question)
         self.durations.setdefault(question.scope, Histogram()).observe(time.monotonic() - started)
+        return plan if self._clean(question, plan, notes) else None
+
+    def _clean(self, question: Inputs, plan: Plan, notes: tuple[str, ...]) -> bool:
+        """Whether the checker had nothing against a plan; an alarm says what it had."""
         controller = self.controller
         soft = controller.soft.scope(question.scope)
         soft.unsafe = tuple(f"unsafe plan {short(plan.decisions_digest)}: {note}" for note in notes)
@@ -244,10 +251,10 @@ class Planning:
             if key not in controller.state.alarms:
                 text = f"scope {question.scope}: a plan breaks a safety rule and is not used: {notes[0]}"
                 controller.commit((r.AlarmRaised(key=key, text=text),), controller.now())
-            return None
+            return False
         if key in controller.state.alarms:
             controller.commit((r.AlarmCleared(key=key),), controller.now())
-        return plan
+        return True
 
 
 def _already(already: applying.Already) -> dict[str, Any]:

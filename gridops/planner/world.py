@@ -50,6 +50,8 @@ class Inputs:
     watching_since_ms: int | None = None
     waiting: Plan | None = None
     """The proposal that people are looking at, if there is one."""
+    written_off: frozenset[HostId] = frozenset()
+    """Silent hosts that a person has given up: nothing is waited for any more."""
 
 
 class Standing(IntEnum):
@@ -216,7 +218,8 @@ def _silence(host: Host, report: HostReport | None, inputs: Inputs) -> tuple[Sta
     now, beat = clock(inputs), inputs.intent.desired.planning.heartbeat
     since = report.observed_ms if report is not None else inputs.watching_since_ms
     if since is None:
-        return Standing.SILENT, _line(host, codes.HOST_UNREPORTED, "it has not reported yet")
+        given_up = Standing.LOST if host.id in inputs.written_off else Standing.SILENT
+        return given_up, _line(host, codes.HOST_UNREPORTED, "it has not reported yet")
     age = now - since
     if report is not None and age < -beat.future_skew_ms:
         return Standing.SILENT, _line(host, codes.HOST_FUTURE, f"its heartbeat lies {render_ms(-age)} in the future")
@@ -226,6 +229,8 @@ def _silence(host: Host, report: HostReport | None, inputs: Inputs) -> tuple[Sta
     code = code if report is not None else codes.HOST_UNREPORTED
     line = _line(host, code, f"no heartbeat for {render_ms(max(0, age))}")
     lost = age >= _patience(host, beat.stale_after_ms) and _listened(inputs)
+    if host.id in inputs.written_off:
+        return Standing.LOST, _line(host, code, "it was written off")
     return (Standing.LOST if lost else Standing.SILENT), line
 
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.errors import Refusal
-from gridops.controller import views
+from gridops.base.ids import HostId, PersonName
+from gridops.controller import planning, views
 from gridops.controller.core import propose
+from gridops.controller.core import rows as r
 from gridops.controller.core.modes import permitted
 from gridops.controller.core.observe import JOINING_BEATS, recovering
-from gridops.controller.core.propose import active_windows, fingerprint
+from gridops.controller.core.propose import active_windows, cause_of, fingerprint
 from gridops.model.plan import Plan
 from gridops.model.policy import ActionClass, DisruptionBudget, ScopeBudgets, Window
 from gridops.planner.planner import Inputs
@@ -210,8 +212,6 @@ def test_a_restarted_controller_waits_for_its_hosts_before_it_plans(fleet: Fleet
 
 
 def test_a_plan_that_the_checker_objects_to_is_never_used(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gridops.controller.planning as planning
-
     monkeypatch.setattr(planning, "check", lambda plan, question: ("alpha holds more than it has",))
     desk.settle(2)
     assert desk.book().proposal is None
@@ -229,6 +229,7 @@ def test_an_automatic_plan_that_does_not_last_is_not_a_loop(fleet: Fleet, monkey
     desk = Desk(fleet)
     desk.beat()
     real = propose.restrict
+    monkeypatch.setattr(planning, "check", lambda plan, question, partial=False: ())  # it would refuse such a target
     monkeypatch.setattr(propose, "restrict", lambda plan, parent, keep: replace(real(plan, parent, keep), placement=()))
     for _ in range(20):
         desk.clock.pass_by(1_000)
@@ -331,6 +332,32 @@ def test_a_hosts_share_of_one_scope_never_reaches_another(fleet: Fleet) -> None:
     assert desk.ready() == ["other/1"]
     assert [d.replica for d in desk.proposal().to_do] == ["coder/1"]
     desk.controller.close()
+
+
+def test_what_automatic_mode_would_do_is_checked_by_itself(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole plan may be clean and the part of it that the mode allows may not."""
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
+    desk = Desk(fleet)
+    real = propose.restrict
+    monkeypatch.setattr(propose, "restrict", lambda plan, parent, keep: replace(real(plan, parent, keep), placement=()))
+    desk.settle(3)
+    assert desk.book().target is None
+    assert desk.executed() == []
+    assert any(key.startswith("unsafe_plan") for key in desk.state.alarms)
+    desk.controller.close()
+
+
+def test_giving_a_host_up_and_narrowing_the_mode_are_triggers(desk: Desk) -> None:
+    desk.settle(2)
+    before = print_of(desk)
+    desk.controller.commit((r.WrittenOff(host=HostId("alpha"), by=PersonName("mira"), reason="burnt"),), desk.now)
+    after = print_of(desk)
+    assert after != before
+    assert cause_of(before, after) == "hosts"
+    desk.commit({"policies/mode.yaml": EVERYTHING})
+    wide = print_of(desk)
+    desk.commit({"policies/mode.yaml": EVERYTHING.replace("last_replica: [coder, spare]", "last_replica: [coder]")})
+    assert cause_of(replace(wide, desired=print_of(desk).desired), print_of(desk)) == "mode"
 
 
 def test_hosts_admitted_together_are_planned_for_together(desk: Desk) -> None:

@@ -327,3 +327,17 @@ def busier(snapshot: Snapshot, name: str, gib: int) -> Snapshot:
         for h in snapshot.hosts
     ]
     return replace(snapshot, hosts=tuple(hosts))
+
+
+def test_a_written_off_host_is_not_waited_for() -> None:
+    """A laptop that is away keeps its replica for its patience, unless a person has given it up."""
+    fleet = Fleet(
+        hosts=(laptop("ant"), laptop("bee")), profiles=(profile("c", configs=(config(backends=("metal",)),)),)
+    )
+    settled = fleet.applied(fleet.plan())
+    away = settled.reporting("ant", observed_ms=NOW - 200_000)
+    assert decisions(away.plan()) == []
+    asked = away.inputs()
+    made = plan(replace(asked, written_off=frozenset({HostId("ant")})))
+    assert set(seats(made).values()) == {"bee"}
+    assert check(made, replace(asked, written_off=frozenset({HostId("ant")}))) == ()

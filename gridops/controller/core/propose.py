@@ -52,8 +52,9 @@ def fingerprint(
         desired=soft.digest_of(state.accepted.desired),
         drains=tuple(sorted(active)),
         parent=book.target_digest,
-        mode=f"{standing.mode.mode.value} {','.join(standing.mode.automatic.allow)}",
+        mode=(standing.mode.mode, standing.mode.automatic),
         hosts=hosts,
+        written_off=_written_off(state),
         applying=lock_of(book, now_ms) is not None,
         waiting=now_ms // WAIT_STEP_MS if waits else 0,
     )
@@ -76,6 +77,7 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
         version=version,
         watching_since_ms=soft.started_ms,
         waiting=book.proposal.plan if book.proposal is not None else None,
+        written_off=frozenset(_written_off(state)),
     )
 
 
@@ -204,6 +206,10 @@ def _host(soft: Soft, roster: Roster, host: HostId, now_ms: int) -> tuple[str, s
     return host, standing, heard.report.state.value, heard.report.generation
 
 
+def _written_off(state: State) -> tuple[HostId, ...]:
+    return tuple(sorted(host for host, known in state.hosts.items() if known.written_off_ms is not None))
+
+
 def _not_serving(rights: Rights, soft: Soft, roster: Roster) -> int:
     """Wanted replicas of the scope that do not answer now."""
     if rights.book.target is None:
@@ -239,7 +245,7 @@ def cause_of(before: Fingerprint | None, after: Fingerprint) -> str:
         ("drain", before.drains != after.drains),
         ("mode", before.mode != after.mode),
         ("target", before.parent != after.parent),
-        ("hosts", before.hosts != after.hosts),
+        ("hosts", (before.hosts, before.written_off) != (after.hosts, after.written_off)),
         ("apply ended", before.applying and not after.applying),
     ):
         if changed:

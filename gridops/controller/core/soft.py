@@ -13,6 +13,7 @@ from gridops.base.record import digest_of
 from gridops.controller.core.roster import Roster
 from gridops.model.intent import Desired, Intent
 from gridops.model.plan import Plan
+from gridops.model.policy import Automatic, Mode
 from gridops.model.snapshot import HostReport
 from gridops.protocol.fresh import Pulse
 from gridops.protocol.messages import Heartbeat
@@ -43,9 +44,11 @@ class Fingerprint:
     desired: Digest
     drains: tuple[HostId, ...]
     parent: Digest | None
-    mode: str
+    mode: tuple[Mode, Automatic]
+    """The mode and everything that it permits by itself."""
     hosts: tuple[tuple[str, str, str, int], ...]
     """Host, whether it is heard, its own state, its generation."""
+    written_off: tuple[HostId, ...]
     applying: bool
     """People's apply is under way: automatic mode waits for it, so its end is a trigger."""
     waiting: int
