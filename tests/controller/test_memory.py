@@ -24,7 +24,7 @@ from gridops.controller.service import Controller, Opening, state_dir
 from gridops.controller.start import ground
 from gridops.controller.writer import Lost, Writer, open_authority
 from gridops.store.journal import Entry, Journal
-from tests.controller.fleet import AUTOMATIC, NOW, RECOMMEND, Desk, FakeClock, Fleet, profile
+from tests.controller.fleet import AUTOMATIC, NOW, RECOMMEND, Desk, FakeClock, Fleet, mode, profile
 
 
 def replayed(desk: Desk) -> Writer:
@@ -304,6 +304,35 @@ def test_a_rebuild_adopts_what_automatic_mode_did_after_the_last_document(fleet:
     desk.settle(8)
     assert desk.executed() == done
     assert desk.ready() == ["coder/1", "coder/2"]
+    desk.controller.close()
+
+
+def test_a_rebuilt_controller_plans_nothing_until_the_hosts_it_has_forgotten_had_time_to_speak(fleet: Fleet) -> None:
+    """The host that runs what no document knows speaks last: its replica is neither moved nor doubled."""
+    fleet.begin()
+    desk = Desk(fleet)
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    desk.project()
+    everything = mode("{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, rebalance, remove]}}")
+    desk.commit({"policies/mode.yaml": everything, "profiles.d/second.yaml": profile("second")})
+    desk.settle()
+    assert desk.ready() == ["coder/1", "second/1"]
+    late = next(host for host, agent in sorted(fleet.agents.items()) if "second/1" in agent.replicas())
+    done = desk.executed()
+    rebuilt(desk)
+    for _ in range(20):
+        desk.clock.pass_by(1_000)
+        for host in sorted(fleet.agents):
+            if host != late:
+                desk.beat(host)
+        desk.pass_()
+    assert late in desk.controller.why_not_ready()[0]
+    assert desk.executed() == done
+    desk.settle(8)
+    assert desk.executed() == done
+    assert desk.ready() == ["coder/1", "second/1"]
     desk.controller.close()
 
 

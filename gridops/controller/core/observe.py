@@ -27,6 +27,8 @@ def fresh(soft: Soft, roster: Roster, host: HostId, now_ms: int) -> bool:
     return now_ms - heard.report.observed_ms <= roster.desired.planning.heartbeat.stale_after_ms
 
 
+FORGOTTEN_MS = 35_000
+"""So long a host that this journal has never heard is waited for: an agent tries again after 31 seconds at most."""
 JOINING_BEATS = 3
 """How many heartbeats a host that was just admitted may take to be heard: it polls every second while it waits."""
 
@@ -55,12 +57,16 @@ def recovering(state: State, soft: Soft, roster: Roster, now_ms: int) -> tuple[H
     Planning waits for those that spoke before this process began: a restarted controller that plans around hosts it
     has merely not heard yet would move everything (A-338). It waits a moment for those that a commit has just
     admitted, too: several hosts admitted together are planned for together, not one proposal after the other.
+    And a journal that has no memory of an admitted host (a rebuild, a lost file) waits until that host has surely
+    tried again: it may run what no document knows, and what is planned without it would be moved or doubled.
     """
     beat = roster.desired.planning.heartbeat
     restarted = now_ms - soft.started_ms < beat.recovery_grace_ms
     joining_ms = min(beat.recovery_grace_ms, JOINING_BEATS * beat.every_ms)
     waited = {host for host, book in state.hosts.items() if restarted and book.written_off_ms is None}
     waited |= {host for host, since_ms in soft.joined.items() if now_ms - since_ms < joining_ms}
+    if now_ms - soft.started_ms < max(beat.recovery_grace_ms, FORGOTTEN_MS):
+        waited |= {host for host in roster.keys if host not in state.hosts and host not in soft.joined}
     return tuple(host for host in sorted(waited) if roster.admitted(host) and host not in soft.hosts)
 
 
