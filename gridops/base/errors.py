@@ -72,6 +72,10 @@ class Failed(EdgeError):
     exit_code = 1
 
 
+class NoRoom(Failed):
+    """The file system is full. Nothing is wrong with what is there, and trying again later will help."""
+
+
 class Unreachable(EdgeError):
     """A remote, a controller or an agent did not answer."""
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gridops.base.errors import BadSetup, EdgeError, Failed
+from gridops.base.errors import BadSetup, EdgeError, Failed, NoRoom
 from gridops.base.units import parse_ms
 from gridops.cli.output import Usage, context_of
 
@@ -55,6 +55,8 @@ def run(
         found = ground(context.directory)
         address = None if once else listen_on(listen, found.settings)
         controller = Controller(opening(found, state))
+    except NoRoom:
+        raise  # it passes: a service manager shall try again
     except Failed as error:
         # Nothing that a restart would repair: a service manager must not try for ever.
         raise BadSetup(error.message, hints=error.hints) from error

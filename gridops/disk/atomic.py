@@ -12,7 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from gridops.base.errors import Failed
+from gridops.base.errors import Failed, NoRoom
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -52,7 +52,7 @@ def sync_directory(directory: str | os.PathLike[str]) -> None:
 def failed(what: str, path: str | os.PathLike[str], error: OSError) -> Failed:
     """What happened to which file, in a sentence for the user."""
     if error.errno in _NO_ROOM:
-        return Failed(
+        return NoRoom(
             f"cannot {what} {os.fspath(path)}: no space left on its file system",
             hints=(f"free some space: df -h {Path(path).parent}",),
         )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from gridops.base.errors import BadSetup, Busy, EdgeError, Failed
+from gridops.base.errors import BadSetup, Busy, EdgeError, Failed, NoRoom
 from gridops.disk.atomic import failed, sync_directory
 from gridops.disk.quarantine import set_aside
 from gridops.store.errors import Damaged
@@ -78,7 +78,7 @@ def refused(error: sqlite3.Error, what: str, path: Path, damage: type[Exception]
     if is_locked(error):
         return Busy(f"cannot {what} {path}: another process has it locked", hints=(f"see who: fuser -v {path}",))
     if name == "SQLITE_FULL":
-        return Failed(f"cannot {what} {path}: no space left on its file system", hints=(f"df -h {path.parent}",))
+        return NoRoom(f"cannot {what} {path}: no space left on its file system", hints=(f"df -h {path.parent}",))
     if name.startswith(_UNREADABLE):
         return damage(f"cannot {what} {path}: {error} ({name})")
     return Failed(f"cannot {what} {path}: {error} ({name})", hints=(f"look at the disk under {path.parent}",))

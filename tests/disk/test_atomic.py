@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gridops.base.errors import Failed
+from gridops.base.errors import Failed, NoRoom
 from gridops.disk import atomic
 from gridops.disk.atomic import write_atomic
 
@@ -137,3 +137,10 @@ def test_the_longest_name_is_possible(tmp_path: Path) -> None:
     target = tmp_path / ("n" * 255)
     write_atomic(target, b"x")
     assert target.read_bytes() == b"x"
+
+
+def test_a_full_disk_is_told_apart_because_it_passes() -> None:
+    full = atomic.failed("write", "/dev/full", OSError(errno.ENOSPC, "full"))
+    broken = atomic.failed("write", "/dev/full", OSError(errno.EIO, "broken"))
+    assert isinstance(full, NoRoom)
+    assert not isinstance(broken, NoRoom)
