@@ -150,3 +150,13 @@ def render_ppm(value: int) -> str:
     """Parts per million as a percentage with at most one decimal."""
     whole, rest = divmod(value * 1000 // PPM, 10)
     return f"{whole}%" if rest == 0 else f"{whole}.{rest}%"
+
+
+def counted(n: int, thing: str) -> str:
+    """`1 host`, `2 hosts`: a number and its noun, as a reader would say it."""
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
+def article(noun: str) -> str:
+    """`a host`, `an argument`."""
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"

@@ -18,6 +18,7 @@ from gridops.base import limits
 from gridops.base.errors import BadSetup, Busy, Failed, Refusal, Unreachable
 from gridops.cli.output import Context, Usage
 from gridops.cli.person import chain_of
+from gridops.cli.standing import holds_fleet, no_fleet
 from gridops.files.gather import gather
 from gridops.files.tree import WorkingTree
 from gridops.model.fleet import FleetSettings
@@ -89,6 +90,8 @@ def connect(context: Context, controller: str | None = None, *, timeout_s: float
     """
     directory = root_of(context.directory)
     url = controller or os.environ.get("GRIDOPS_CONTROLLER") or fleet_settings(directory).controller
+    if not holds_fleet(directory):
+        raise no_fleet(context.directory)
     if not url:
         raise Failed(
             f"{directory / 'policies/fleet.yaml'}: names no controller",

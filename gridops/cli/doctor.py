@@ -17,11 +17,12 @@ from pathlib import Path
 import typer
 
 from gridops.base.errors import GridopsError
-from gridops.base.units import parse_instant, render_instant, render_ms
+from gridops.base.units import counted, parse_instant, render_instant, render_ms
 from gridops.cli import exits
 from gridops.cli.client import connect, root_of
 from gridops.cli.output import Context, context_of, dump_json
 from gridops.cli.person import chain_of, key_folder
+from gridops.cli.standing import holds_fleet, no_fleet
 from gridops.controller.statedir import GATEWAY, SEED, TLS_KEY, default_state
 from gridops.disk.keyring import read_secret
 from gridops.files.git import Checkout
@@ -55,7 +56,8 @@ def doctor(ctx: typer.Context) -> int:
     """
     context = context_of(ctx)
     context.check(("text", "json"))
-    found = [finding for one in CHECKS for finding in _guarded(one, context)]
+    # Several checks may fail for one and the same reason, such as a root that is missing: it is said once.
+    found = list(dict.fromkeys(finding for one in CHECKS for finding in _guarded(one, context)))
     context.emit({"text": lambda: "\n".join(_lines(found)), "json": lambda: dump_json(_document(found))})
     return exits.FAILED if any(f.level == "fail" for f in found) else exits.OK
 
@@ -77,12 +79,14 @@ def _machine(context: Context) -> Iterator[Finding]:
 
 def _repository(context: Context) -> Iterator[Finding]:
     directory = root_of(context.directory)
+    if not holds_fleet(directory):
+        raise no_fleet(context.directory)
     found = check(WorkingTree(directory))
     errors = sum(p.severity == "error" for p in found.problems)
     if errors:
-        yield Finding("fail", f"{found.files} files, {errors} errors", "gridops validate")
+        yield Finding("fail", f"{counted(found.files, 'file')}, {counted(errors, 'error')}", "gridops validate")
     else:
-        yield Finding("ok", f"{found.files} files validate")
+        yield Finding("ok", f"{counted(found.files, 'file')} validated")
     checkout = Checkout(directory)
     branch = checkout.branch()
     yield Finding("ok", f"branch {branch} at {checkout.head(branch)[:7]}")

@@ -9,10 +9,11 @@ import typer
 
 from gridops.base.errors import Failed
 from gridops.base.ids import HostId, PersonName, is_name
-from gridops.base.units import parse_instant, parse_ms
 from gridops.cli.client import root_of
+from gridops.cli.moments import until_ms
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import chain_of, signer_as
+from gridops.cli.standing import holds_fleet, no_fleet
 from gridops.files.load import load
 from gridops.files.tree import WorkingTree
 from gridops.files.write import write_drain
@@ -46,10 +47,13 @@ def drain(
     context = context_of(ctx)
     context.check(("text", "json"))
     directory = root_of(context.directory)
+    if not holds_fleet(directory):
+        raise no_fleet(context.directory)
     known = load(WorkingTree(directory)).desired.hosts
     if not is_name(host) or not any(h.id == host for h in known):
         raise Usage(f"no host `{host}` in fleet.d", hints=(f"hosts: {', '.join(sorted(h.id for h in known)[:20])}",))
-    made = Drain(host=HostId(host), reason=reason, by=_who(context, who), until_ms=_until(until))
+    end_ms = until_ms(until, int(time.time() * 1000))
+    made = Drain(host=HostId(host), reason=reason, by=_who(context, who), until_ms=end_ms)
     path = write_drain(directory, made).relative_to(directory)
     context.say("see the effect: gridops plan", f"then: git add {path} && git commit -m 'Drain {host}: {reason}'")
     context.emit(
@@ -98,12 +102,3 @@ def _who(context: Context, who: str | None) -> PersonName | None:
         return signer_as(chain_of(root_of(context.directory)), None, context)[0]
     except (Failed, Usage):
         return None
-
-
-def _until(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_instant(text) if "-" in text else int(time.time() * 1000) // 1000 * 1000 + parse_ms(text)
-    except ValueError as error:
-        raise Usage(f"--until {text}: {error}") from error

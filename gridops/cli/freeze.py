@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
 from gridops.base.ids import ScopeName
-from gridops.base.units import parse_instant
 from gridops.cli.host import As, Controller
-from gridops.cli.output import Usage, context_of, dump_json
+from gridops.cli.moments import until_ms
+from gridops.cli.output import context_of, dump_json
 from gridops.cli.requests import desk
 
 
@@ -22,7 +23,9 @@ def freeze(
     ctx: typer.Context,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown until it ends.")],
     scope: Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Left out: every scope.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="End, as 2026-11-30T08:00:00Z.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME|DUR", help="End: 2026-11-30T08:00:00Z, or 8h from now.")
+    ] = None,
     who: As = None,
     controller: Controller = None,
 ) -> None:
@@ -38,11 +41,8 @@ def freeze(
     """
     context = context_of(ctx)
     context.check(("text", "json"))
-    try:
-        until_ms = parse_instant(until) if until is not None else None
-    except ValueError as error:
-        raise Usage(f"--until {until}: {error}") from error
-    answer = desk(context, who, controller).ask("freeze", scope=_scope(scope), reason=reason, until_ms=until_ms)
+    end_ms = until_ms(until, int(time.time() * 1000))
+    answer = desk(context, who, controller).ask("freeze", scope=_scope(scope), reason=reason, until_ms=end_ms)
     end = f" until {answer['until']}" if answer.get("until") else " until `gridops thaw`"
     context.emit(
         {

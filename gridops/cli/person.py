@@ -15,6 +15,7 @@ from gridops.base.codes.refusals import GO414
 from gridops.base.errors import BadSetup, Failed, Refusal
 from gridops.base.ids import PersonName
 from gridops.cli.output import Context, Usage
+from gridops.cli.standing import holds_fleet, no_fleet
 from gridops.disk.keyring import read_secret
 from gridops.trust.keys import PassphraseNeeded, PersonSigner
 from gridops.trust.root import RoleName, RootChain, genesis, walk
@@ -31,10 +32,12 @@ def key_folder() -> Path:
 
 
 def chain_of(directory: Path) -> RootChain:
-    """The chain of root documents of a checkout. Raises Failed where there is none."""
+    """The chain of root documents of a checkout. Raises Failed where there is none, Usage where no fleet is."""
     folder = directory / ROOTS
     first = folder / "1.json"
     if not first.is_file():
+        if not holds_fleet(directory):
+            raise no_fleet(directory)
         raise Failed(
             f"{first}: this fleet has no root of trust yet", hints=("make one: gridops trust init --person NAME",)
         )

@@ -20,11 +20,12 @@ from gridops.base.record import Malformed, from_data
 from gridops.cli.client import connect, fleet_settings, root_of
 from gridops.cli.output import Context, Usage
 from gridops.cli.person import ROOTS, chain_of
+from gridops.cli.standing import holds_fleet, no_fleet
 from gridops.files.git import Checkout
 from gridops.files.load import load
 from gridops.files.plandoc import read_plan
 from gridops.files.projection import PlanBranch
-from gridops.files.tree import FOLDERS, WorkingTree
+from gridops.files.tree import WorkingTree
 from gridops.model.intent import Intent
 from gridops.model.plan import Plan
 from gridops.model.snapshot import Snapshot, SnapshotSource
@@ -74,11 +75,8 @@ def place_of(context: Context) -> Place:
         context.say(f"note: {directory} is not the root of its repository; its commits and stored plans are not read")
         checkout = None
     bare = checkout is not None and checkout.root is None
-    if not bare and not any((directory / folder).is_dir() for folder in FOLDERS):
-        raise Usage(
-            f"{directory.resolve()}: no fleet here (no {', '.join(FOLDERS)})",
-            hints=("make one: gridops init", "or name another folder: gridops -C DIR ..."),
-        )
+    if not bare and not holds_fleet(directory):
+        raise no_fleet(directory)
     fleet = chain_of(directory).fleet if (directory / ROOTS / "1.json").is_file() else UNENROLLED
     return Place(directory, checkout, fleet)
 

@@ -15,12 +15,13 @@ import typer
 from gridops.base.errors import Failed
 from gridops.cli import exits
 from gridops.cli.output import Context, Usage, context_of, dump_json, dump_line
+from gridops.cli.standing import holds_fleet, no_fleet
 from gridops.disk.atomic import write_atomic
 from gridops.files import draw, report
 from gridops.files.diagnose import Problem, has_errors
 from gridops.files.fix import repair
 from gridops.files.load import check
-from gridops.files.tree import FOLDERS, WorkingTree
+from gridops.files.tree import WorkingTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,7 @@ def locate(context: Context, paths: list[Path]) -> tuple[Path, frozenset[str] | 
     start = folders[0] if folders else named[0].parent if named else context.directory
     root = _root(start.resolve())
     if root is None:
-        raise Failed(
-            f"{start}: no repository of gridops here: none of {', '.join(FOLDERS)} exists",
-            hints=("a working skeleton: gridops init", "elsewhere: gridops -C DIR validate"),
-        )
+        raise no_fleet(start)
     if not named:
         return root, None
     try:
@@ -112,7 +110,7 @@ def locate(context: Context, paths: list[Path]) -> tuple[Path, frozenset[str] | 
 
 def _root(start: Path) -> Path | None:
     for folder in (start, *start.parents):
-        if any((folder / name).is_dir() for name in FOLDERS):
+        if holds_fleet(folder):
             return folder
         if (folder / ".git").exists():
             return None

@@ -150,3 +150,12 @@ SHOWN: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize(("shown", "text"), SHOWN.values(), ids=SHOWN.keys())
 def test_what_people_read(shown: str, text: str) -> None:
     assert shown == text
+
+
+@pytest.mark.parametrize(("n", "said"), [(0, "0 hosts"), (1, "1 host"), (2, "2 hosts")])
+def test_one_thing_is_not_said_in_the_plural(n: int, said: str) -> None:
+    assert units.counted(n, "host") == said
+
+
+def test_an_article_fits_its_noun() -> None:
+    assert (units.article("host"), units.article("argument")) == ("a host", "an argument")

@@ -177,6 +177,42 @@ def test_a_drain_is_one_file_and_undrain_removes_it(founded: Path, call: Call) -
     assert call("-C", founded, "undrain", "attic").code == 1
 
 
+@pytest.mark.parametrize("until", ["2020-01-01T00:00:00Z", "0s", "yesterday", "tomorrow-ish", "-8h"])
+@pytest.mark.parametrize("verb", [("drain", "attic"), ("freeze",)])
+def test_an_end_that_has_passed_or_means_nothing_is_a_wrong_call(
+    verb: tuple[str, ...], until: str, founded: Path, call: Call
+) -> None:
+    answer = call("-C", founded, *verb, "--reason", "x", "--until", until)
+    assert answer.code == 64
+    assert "has passed" in answer.err or ("a time such as" in answer.err and "a duration such as 8h" in answer.err)
+    assert not (founded / "fleet.d/drains/attic.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("plan",), ("validate",), ("fmt",), ("status",), ("explain", "a/1"), ("host", "list"), ("plans", "list"),
+        ("freeze", "--reason", "x"), ("trust", "show"), ("drain", "a", "--reason", "x"),
+    ],
+)  # fmt: skip
+def test_every_command_says_the_same_where_no_fleet_stands(args: tuple[str, ...], call: Call, tmp_path: Path) -> None:
+    answer = call("-C", tmp_path, *args)
+    assert answer.code == 64
+    assert answer.err.startswith(f"error: {tmp_path}: no fleet here")
+    assert "gridops init" in answer.err
+
+
+def test_doctor_says_one_cause_once(fresh: Path, call: Call, tmp_path: Path) -> None:
+    shown = call("-C", fresh, "doctor").out
+    assert shown.count("no root of trust yet") == 1
+    nowhere = tmp_path / "nowhere"
+    nowhere.mkdir()
+    answer = call("-C", nowhere, "doctor")
+    assert answer.code == 1
+    assert answer.out.count("no fleet here") == 1
+    assert "validate" not in answer.out
+
+
 def test_draining_a_host_that_is_none_is_a_wrong_call(founded: Path, call: Call) -> None:
     answer = call("-C", founded, "drain", "atic", "--reason", "x")
     assert answer.code == 64

@@ -151,8 +151,8 @@ def test_codes_are_selected_and_only_warnings_ignored(call: Call, broken: Path) 
 
 def test_a_folder_without_intent_is_named(call: Call, tmp_path: Path) -> None:
     answer = call("-C", tmp_path, "validate")
-    assert answer.code == 1
-    assert "no repository of gridops here" in answer.err
+    assert answer.code == 64
+    assert "no fleet here" in answer.err
     assert "gridops init" in answer.err
     assert call("-C", tmp_path, "validate", "nowhere.yaml").code == 1
 
