@@ -107,6 +107,18 @@ def outputs_of(args: Sequence[str]) -> tuple[Output, ...]:
     return tuple(found)
 
 
+def verb_of(args: Sequence[str]) -> str | None:
+    """The command in raw arguments: the first word that is neither a flag nor the value of a global one."""
+    valued = {name for param in _fresh() if not (param.is_flag or param.count) for name in param.opts}
+    words = iter(args)
+    for word in words:
+        if not word.startswith("-"):
+            return word
+        if word in valued:
+            next(words, None)
+    return None
+
+
 def _fresh() -> list[Any]:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(_flags)

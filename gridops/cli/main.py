@@ -26,7 +26,7 @@ from gridops.base.errors import GridopsError
 from gridops.cli import exits
 from gridops.cli.completion import VARIABLE
 from gridops.cli.errors import report, report_bug
-from gridops.cli.globals import attach, outputs_of
+from gridops.cli.globals import attach, outputs_of, verb_of
 from gridops.cli.output import Context, Output, ReaderGone, Usage
 from gridops.cli.table import GROUPS, available
 from gridops.files.near import nearest
@@ -116,7 +116,11 @@ def run(args: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except GridopsError as error:
-        return report(error, context)
+        try:
+            return report(error, context)
+        except BrokenPipeError:
+            _hush()
+            return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return exits.INTERRUPTED
@@ -187,7 +191,7 @@ def _quoted(message: str) -> str:
 
 def _context_for_errors(args: Sequence[str]) -> Context:
     with contextlib.suppress(Usage):
-        verb = next((a for a in args if not a.startswith("-")), "gridops")
+        verb = verb_of(args) or "gridops"
         return Context(directory=Path(), outputs=outputs_of(args) or (Output("text"),), command=verb)
     return Context()
 
@@ -210,5 +214,10 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 def _hush() -> int:
     """The reader of our pipe went away (`| head`): not an error, and no message at exit either."""
     with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), cast(int, sys.stdout.fileno()))
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except BrokenPipeError:
+                os.dup2(nowhere, cast(int, stream.fileno()))
     return exits.OK

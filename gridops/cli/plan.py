@@ -253,4 +253,3 @@ def _append(variable: str, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise Failed(f"{variable}={path}: cannot be written: {error.strerror}") from error
-

@@ -292,3 +292,25 @@ def test_the_shell_is_told_the_names_of_commands_and_flags() -> None:
 
 def test_the_table_names_each_command_once_and_in_words() -> None:
     assert all(row.help.endswith(".") and len(row.help) < 72 for row in COMMANDS.values())
+
+
+@pytest.mark.parametrize(
+    "before", [(), ("-C", "."), ("--color", "never"), ("-q", "--scope", "office"), ("--timeout=3s",)]
+)
+def test_an_error_names_the_command_and_not_the_value_of_a_flag(before: tuple[str, ...]) -> None:
+    done = program(*before, "-o", "json", "paln")
+    assert done.returncode == 64
+    assert json.loads(done.stdout)["command"] == "paln"
+
+
+@pytest.mark.parametrize("args", [("paln",), ("plan", "--nope"), ("rule", "GO999")])
+def test_an_error_that_nobody_reads_keeps_its_exit_code(args: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "gridops", *args], stdout=writer, stderr=writer, check=False, timeout=60
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == 64
