@@ -19,7 +19,7 @@ from gridops.base.codes.refusals import PLAN_EDITED, WRONG_FLEET
 from gridops.base.errors import Bug, Failed, Refusal
 from gridops.base.ids import PersonName, ProfileName, short
 from gridops.base.record import from_bytes, from_data
-from gridops.base.units import render_ms
+from gridops.base.units import counted, render_ms
 from gridops.cli import exits
 from gridops.cli.host import As, Controller
 from gridops.cli.output import Context, context_of, dump_json, dump_line
@@ -257,7 +257,7 @@ def _ended(context: Context, plan: str, last: dict[str, Any], took_ms: int) -> i
     document = {"schema": "gridops.apply/1", "plan": plan, "exit_code": code, "took_ms": took_ms, **last}
 
     def text() -> str:
-        line = f"Applied {done} of {len(last['steps'])} decisions in {render_ms(took_ms)}."
+        line = f"Applied {done} of {counted(len(last['steps']), 'decision')} in {render_ms(took_ms)}."
         if code == exits.OK:
             return line
         again = f"  try the rest   gridops apply {plan} --resume\n  look           gridops status"

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gridops.base.units import counted
 from gridops.cli.output import context_of, dump_json
 
 EXAMPLES = """\b
@@ -47,7 +48,7 @@ def rebuild(
 
     def text(memory: Memory = memory) -> str:
         lines = [f"Rebuilt the controller's journal from commit {memory.commit[:7]}."]
-        lines += [f"  {scope:<12} plan {plan}, {count} replicas" for scope, plan, count in memory.targets]
+        lines += [f"  {scope:<12} plan {plan}, {counted(count, 'replica')}" for scope, plan, count in memory.targets]
         if not memory.targets:
             lines.append("  no plan was ever applied, so nothing is in force")
         if memory.kept is not None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from gridops.base.ids import ScopeName, short
-from gridops.base.units import parse_instant, render_clock, render_ms
+from gridops.base.units import counted, parse_instant, render_clock, render_ms
 from gridops.cli import exits
 from gridops.cli.client import Client, connect
 from gridops.cli.host import Controller
@@ -127,22 +127,27 @@ def _intent(intent: Doc, now_ms: int) -> str:
 def _scope(scope: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iterator[str]:
     mode = scope["mode"]
     allow = f" ({', '.join(mode['allow'])})" if mode["allow"] else ""
-    yield f"{scope['scope']}   {mode['effective']}{allow}" + (f'   "{mode["reason"]}"' if mode.get("reason") else "")
+    freeze = mode.get("freeze")
+    # A freeze has a line of its own, so neither its reason nor its sentence is said again.
+    told = freeze and mode.get("reason") == freeze["reason"]
+    reason = f'   "{mode["reason"]}"' if mode.get("reason") and not told else ""
+    yield f"{scope['scope']}   {mode['effective']}{allow}{reason}"
     for line in mode["because"]:
-        yield f"  {line}"
-    if mode.get("freeze"):
-        late = ", OVERDUE" if mode["freeze"]["overdue"] else ""
-        yield f"  FROZEN by {mode['freeze']['by']}: {mode['freeze']['reason']}{late}   gridops thaw"
+        if not (freeze and line == f"frozen by {freeze['by']}: {freeze['reason']}"):
+            yield f"  {line}"
+    if freeze:
+        late = ", OVERDUE" if freeze["overdue"] else ""
+        yield f"  FROZEN by {freeze['by']}: {freeze['reason']}{late}   gridops thaw"
     if scope.get("target"):
         target = scope["target"]
         since, digest = _clock(target["since"]), short(target["decisions_digest"])
-        yield f"  plan {digest} is in force since {since}: {target['replicas']} replicas"
+        yield f"  plan {digest} is in force since {since}: {counted(target['replicas'], 'replica')}"
     yield from _proposal(scope, now_ms)
     yield from _applying(scope)
     for line in scope["held"]:
         yield f"  held: {line}"
     if scope["quiet"]:
-        yield f"  quiet: {scope['quiet']} plans gave nothing new and wrote nothing"
+        yield f"  quiet: {counted(scope['quiet'], 'plan')} gave nothing new and wrote nothing"
     yield from _models(scope, width, wide=wide)
     for gone in scope["retirements"]:
         yield f"  retired: {gone['profile']} (removed; stays visible until it is declared again)"

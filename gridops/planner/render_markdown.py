@@ -10,7 +10,7 @@ import re
 
 from gridops.base import limits
 from gridops.base.ids import short
-from gridops.base.units import render_bytes
+from gridops.base.units import counted, render_bytes
 from gridops.model.plan import Decision, DecisionKind, Plan
 from gridops.planner.render_layout import clean
 from gridops.planner.render_text import state_words
@@ -133,14 +133,16 @@ def _details(plan: Plan, context: Context) -> list[str]:
     hosts = touched_hosts(plan)
     listed = ", ".join(code(host) for host in hosts[:_DETAILS])
     more = f" and {len(hosts) - _DETAILS} more" if len(hosts) > _DETAILS else ""
-    facts = [f"{len(hosts)}{'' if context.hosts is None else f' of {context.hosts}'} hosts touched: {listed}{more}"]
+    touched = counted(len(hosts), "host") if context.hosts is None else f"{len(hosts)} of {context.hosts} hosts"
+    facts = [f"{touched} touched: {listed}{more}"]
     if copies_bytes(plan):
         facts.append(f"Copies {render_bytes(copies_bytes(plan))}")
     if longest_ms(plan):
         facts.append(f"The longest start takes about {about(longest_ms(plan))}")
     if context.budgets is not None:
         facts.append(f"{counts(plan)[DecisionKind.MOVE]} of {context.budgets.moves.per_plan} moves")
-    facts.append(f"{plan.report.unchanged} replicas stay as they are")
+    one = plan.report.unchanged == 1
+    facts.append(f"{counted(plan.report.unchanged, 'replica')} {'stays as it is' if one else 'stay as they are'}")
     summary = "<details><summary>Limits, hosts, costs</summary>"
     return [summary, "", *(f"- {fact}" for fact in facts), "", "</details>", ""]
 

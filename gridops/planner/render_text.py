@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gridops.base.ids import short
-from gridops.base.units import render_bytes, render_clock, render_instant
+from gridops.base.units import counted, render_bytes, render_clock, render_instant
 from gridops.model.plan import Decision, DecisionKind, Plan
 from gridops.model.snapshot import SnapshotSource
 from gridops.planner.render_layout import Paint, cells, clean, flow, grid, hang, pad, plain, wrap
@@ -294,7 +294,8 @@ def _limits(plan: Plan, context: Context, style: Style) -> list[str]:
     if context.budgets is not None:
         parts.append(f"{moves} of {context.budgets.moves.per_plan} moves")
     touched = len(touched_hosts(plan))
-    parts.append(f"{touched} hosts touched" if context.hosts is None else f"{touched} of {context.hosts} hosts touched")
+    hosts = counted(touched, "host") if context.hosts is None else f"{touched} of {context.hosts} hosts"
+    parts.append(f"{hosts} touched")
     if worst_dip(plan):
         profiles = sorted({d.profile for d in plan.decisions if d.cost.dip == worst_dip(plan)})
         parts.append(f"{worst_dip(plan)} missing meanwhile ({', '.join(profiles)})")

@@ -1,0 +1,36 @@
+"""What `gridops status` says of a scope: each thing once, and in the grammar of its number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gridops.cli.status import _scope
+
+
+def scope(mode: dict[str, Any], **more: Any) -> list[str]:
+    document = {"scope": "default", "held": [], "quiet": 0, "models": [], "retirements": []}
+    shown = {"effective": "observe", "allow": [], "because": [], "reason": None, "freeze": None, **mode}
+    return list(_scope({**document, "mode": shown, **more}, 0, 100, wide=False))
+
+
+def test_a_freeze_is_told_once() -> None:
+    freeze = {"by": "mira", "reason": "smoke", "overdue": False}
+    because = ["the refused commit abc is stricter", "frozen by mira: smoke"]
+    text = "\n".join(scope({"reason": "smoke", "because": because, "freeze": freeze}))
+    assert text.count("smoke") == 1
+    assert "FROZEN by mira: smoke   gridops thaw" in text
+    assert because[0] in text
+
+
+def test_a_freeze_that_has_ended_hides_no_reason_of_the_mode() -> None:
+    freeze = {"by": "mira", "reason": "smoke", "overdue": True}
+    lines = scope({"reason": "inventory", "freeze": freeze})
+    assert lines[0] == 'default   observe   "inventory"'
+    assert "OVERDUE" in lines[1]
+
+
+def test_one_replica_and_one_plan_are_said_in_the_singular() -> None:
+    target = {"since": "2026-11-29T16:28:15Z", "decisions_digest": "sha256:" + "a" * 64, "replicas": 1}
+    text = "\n".join(scope({}, target=target, quiet=1))
+    assert "1 replica\n" in text
+    assert "1 plan gave" in text
