@@ -63,7 +63,7 @@ class Name(Shape):
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self.word = f"the name of a {what}"
+        self.word = f"the name of {units.article(what)}"
 
     def read(self, node: Node, reader: Reader) -> Any:
         found = scalar(node, reader, self.word)
@@ -77,7 +77,7 @@ class Name(Shape):
     def _refuse(self, node: Scalar, reader: Reader) -> None:
         lower = node.value.lower().replace(" ", "-")
         hint = f"did you mean `{lower}`?" if ids.is_name(lower) else "lower-case letters, digits, `-`, `.`, `_`"
-        reader.error(codes.BAD_NAME, node, f"`{brief(node.value)}` cannot name a {self.what}", hint)
+        reader.error(codes.BAD_NAME, node, f"`{brief(node.value)}` cannot name {units.article(self.what)}", hint)
 
     def export(self) -> dict[str, Any]:
         return {"type": ["string", "number"], "pattern": f"^{ids.NAME.pattern}$"}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gridops.base.codes import sense as codes
-from gridops.base.units import PPM, render_bytes
+from gridops.base.units import PPM, counted, render_bytes
 from gridops.files.diagnose import Related
 from gridops.files.gather import Declared, Gathered
 from gridops.files.kinds_fleet import BACKEND_KINDS
@@ -21,6 +21,9 @@ from gridops.footprint.need import Need, UnknownNeed, need
 from gridops.model.fleet import Device, DeviceKind, Host, HostClass
 from gridops.model.policy import PlanningPolicy
 from gridops.model.profile import Config, Profile
+
+REASONS = 4
+"""So many reasons are listed when no host can run a profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,11 @@ def _reach(wanted: Wanted, groups: dict[tuple[object, ...], list[Host]]) -> None
     read, reader = wanted.declared.read, wanted.declared.reader
     if not able:
         if groups:
-            notes = tuple(f"{n} host{'s' if n > 1 else ''}: {why}" for why, n in sorted(reasons.items())[:4])
+            # What keeps the most hosts away comes first, and those that are not listed are at least counted.
+            ordered = sorted(reasons.items(), key=lambda reason: (-reason[1], reason[0]))
+            notes = tuple(f"{counted(n, 'host')}: {why}" for why, n in ordered[:REASONS])
+            rest = sum(n for _, n in ordered[REASONS:])
+            notes += (f"{counted(rest, 'host')}: for other reasons",) if rest else ()
             message = f"no host of scope `{wanted.profile.scope}` can run it"
             reader.warn(codes.NOWHERE, read.anchor, message, notes=notes)
         return

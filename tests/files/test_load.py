@@ -309,3 +309,18 @@ class TestTheKillSwitch:
         mode, _, problems = load_tightening(MemoryTree({**GOOD, MODE: text}))
         assert mode is not None
         assert problems == ()
+
+
+def test_every_host_that_cannot_run_a_profile_is_counted() -> None:
+    """More kinds of reasons than are listed: those left over are still counted, the largest group stands first."""
+    sizes = {f"h{n}": f"{n}GiB" for n in range(1, 8)} | {"h9": "1GiB"}
+    hosts = HEAD + "kind: Hosts\nhosts:\n"
+    for name, size in sizes.items():
+        runtimes = "runtimes: {llama.cpp: {backend: cuda}}"
+        hosts += f"  {name}: {{devices: {{gpu0: {{kind: gpu, memory: {size}}}}}, {runtimes}}}\n"
+    profile = GOOD[PROFILE].replace("require_tags: [always-on]", "forbid_tags: [never]")
+    found = check(MemoryTree({HOSTS: hosts, PROFILE: profile}))
+    notes = next(p.notes for p in found.problems if p.code == "GO322")
+    assert notes[0].startswith("2 hosts")
+    assert notes[-1] == "3 hosts: for other reasons"
+    assert sum(int(note.split()[0]) for note in notes) == len(sizes)
