@@ -66,7 +66,11 @@ def digest_of(value: Any) -> Digest:
 
 def from_data(kind: type[T], data: Any) -> T:
     """A record from plain JSON values (lists where the record has tuples). Raises Malformed."""
-    return from_bytes(kind, canon.dumps(data))
+    try:
+        raw = canon.dumps(data)
+    except canon.NotCanonical as error:
+        raise Malformed(f"{kind.__name__}: {error}") from error
+    return from_bytes(kind, raw)
 
 
 def from_bytes(kind: type[T], raw: bytes) -> T:

@@ -80,7 +80,7 @@ class Endpoint:
 
 def _number(values: dict[str, str], name: str) -> int:
     text = values.get(name, "0")
-    if not text.isdigit() or len(text) > 15:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 15:
         raise Refusal(BAD_REQUEST.code, f"`{name}` is not a number: {text[:40]}")
     return int(text)
 

@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -152,7 +152,7 @@ def _handler(api: Api, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
 async def _json(request: Request, most: int) -> Any:
     """The body as JSON, read up to its bound and not a byte further."""
     length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > most:
+    if length.isascii() and length.isdecimal() and int(length[:15]) > most:
         raise Refusal(TOO_LARGE.code, f"the body has {length} bytes, at most {most} are read here")
     raw = bytearray()
     try:
@@ -163,6 +163,8 @@ async def _json(request: Request, most: int) -> Any:
                     raise Refusal(TOO_LARGE.code, f"the body has more than {most} bytes")
     except TimeoutError:
         raise Refusal(BAD_REQUEST.code, f"the body did not arrive within {BODY_TIMEOUT_S:g} s") from None
+    except ClientDisconnect:
+        raise Refusal(BAD_REQUEST.code, "the caller went away before the body was complete") from None
     try:
         data = json.loads(bytes(raw))
     except (ValueError, RecursionError) as error:
@@ -188,7 +190,14 @@ def _refused(api: Api, error: GridopsError) -> Response:
             "exit_code": error.exit_code,
         }
     }
-    return JSONResponse(body, status_code=status)
+    return Answer(body, status_code=status)
+
+
+class Answer(JSONResponse):
+    """An error whose words may quote the caller: pure ASCII, so that whatever was sent can be answered."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -201,7 +210,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
         "evidence": [],
         "exit_code": 1,
     }
-    return JSONResponse({"error": {**body, "hints": ["see /openapi.json"]}}, status_code=error.status_code)
+    return Answer({"error": {**body, "hints": ["see /openapi.json"]}}, status_code=error.status_code)
 
 
 async def _fault(request: Request, error: Exception) -> Response:

@@ -124,3 +124,13 @@ def test_a_field_that_may_be_none_must_have_a_default() -> None:
         @record
         class Loose:
             parent: int | None
+
+
+@pytest.mark.parametrize("data", [{"n": 1.5}, {"n": float("nan")}, {"\ud800": 1}, {"n": "\ud800"}, {"N": 1}])
+def test_values_that_have_no_canonical_form_are_malformed_and_nothing_else(data: Any) -> None:
+    @record
+    class Number:
+        n: int
+
+    with pytest.raises(Malformed):
+        from_data(Number, data)
