@@ -126,7 +126,10 @@ class Artifacts:
             return f"{path} cannot be read: {error.strerror}"
         if size != file.size_bytes:
             return f"{path} has {size} bytes, expected {file.size_bytes}"
-        found = self._proved_digest(path, stop)
+        try:
+            found = self._proved_digest(path, stop)
+        except OSError as error:  # gone or changed hands since it was listed, or its disk fails
+            return f"{path} cannot be read: {error.strerror}"
         if found != file.sha256:
             return f"{path} has SHA-256 {found.removeprefix('sha256:')}, expected {file.sha256.removeprefix('sha256:')}"
         return None

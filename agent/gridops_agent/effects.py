@@ -36,6 +36,7 @@ from gridops_agent.core.events import (
     Proved,
     RetryDue,
     StartAgain,
+    StartFailed,
     Stuck,
     Warn,
 )
@@ -196,6 +197,13 @@ class Effects:
         try:
             async with self._lanes.residency(body, held.warm.devices):
                 await work(body)
+        except Exception as error:
+            LOG.exception("keeping %s alive met a fault", body)
+            left = self._memory.host.held.get(body)
+            if left is None or left.handle is not None or left.state is not ResidencyState.WARMING:
+                raise
+            # Nothing was started: it counts as one more start that failed. Forgotten, it would wait for ever.
+            await self.tell(StartFailed(body, codes.AGENT_FAULT.code, f"{type(error).__name__}: {error}"[:300]))
         finally:
             self._handled.discard(body)
 

@@ -198,3 +198,15 @@ def test_a_voided_load_stops_in_the_middle_and_leaves_nothing(shelf: Shelf, tmp_
     with pytest.raises(TakenBack):
         shelf.here().locate(artifact(file_of("m.gguf", b"weights")), stop)
     assert shelf.proofs == {}
+
+
+def test_a_file_that_cannot_be_read_is_a_refusal_and_no_fault(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = artifact(file_of("m.gguf", b"weights"))
+    shelf.put("m.gguf", b"weights")
+
+    def broken(self: Path, *args: object, **kwargs: object) -> object:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "open", broken)
+    with pytest.raises(Refusal, match="cannot be read: Input/output error"):
+        shelf.locate(wanted)

@@ -90,6 +90,30 @@ async def test_an_engine_that_is_killed_is_started_again_by_its_own_host(site: S
         watch.cancel()
 
 
+async def test_a_fault_of_ours_while_keeping_alive_is_one_failed_start_and_not_the_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site.agent() as agent:
+        warmed = await command(agent, site, site.warm(restart=Restart(max=3, per_ms=600_000, backoff_ms=100)))
+        await receipt(agent, warmed)
+        first = pid_of(agent, warmed)
+        faults = iter([ZeroDivisionError("a fault of ours")])
+        whole = agent._artifacts.locate
+
+        def locate(*args: object) -> Path:
+            for fault in faults:
+                raise fault
+            return whole(*args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(agent._artifacts, "locate", locate)
+        watch = asyncio.ensure_future(agent.effects.watch())
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: held_of(agent, warmed).state is not READY, 2, "the death to be seen")
+        await until(lambda: held_of(agent, warmed).state is READY, 15, "the restart")
+        assert held_of(agent, warmed).restarts == 2
+        watch.cancel()
+
+
 async def test_restarts_end_when_the_policy_is_used_up_and_the_residency_says_so(site: Site) -> None:
     async with site.agent() as agent:
         watch = asyncio.ensure_future(agent.effects.watch())
