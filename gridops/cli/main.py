@@ -138,7 +138,7 @@ def _call(args: Sequence[str]) -> int:
     try:
         answer = root().main(list(args), prog_name="gridops", standalone_mode=False)
     except _UsageError as error:
-        raise _usage(error) from error
+        raise _usage(error, args) from error
     if answer == exits.INTERRUPTED:
         # The argument parser turns Ctrl-C into this number without a word.
         raise KeyboardInterrupt
@@ -152,9 +152,9 @@ def unknown(what: str, word: str, known: list[str]) -> Usage:
     return Usage(f"unknown {what} `{word}`", hints=hints)
 
 
-def _usage(error: Any) -> Usage:
+def _usage(error: Any, args: Sequence[str]) -> Usage:
     """An error of the argument parser in our words."""
-    path = error.ctx.command_path if error.ctx is not None else "gridops"
+    path = error.ctx.command_path if error.ctx is not None else _spoken(args)
     kind = type(error).__name__
     if kind == "NoSuchOption":
         return _unknown_option(error, path)
@@ -165,8 +165,15 @@ def _usage(error: Any) -> Usage:
         word = _quoted(error.message)
         if word:
             return _unknown_below(error.ctx.command, path, word)
-    message = error.format_message().strip().rstrip(".").replace("Value error, ", "")
+    # The parser lists choices one to a line; an error's first line says all of it.
+    message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     return Usage(message[:1].lower() + message[1:], hints=(f"see: {path} --help",))
+
+
+def _spoken(args: Sequence[str]) -> str:
+    """The program and the command that was called, for errors that do not know theirs."""
+    verb = verb_of(args)
+    return f"gridops {verb}" if verb in available() else "gridops"
 
 
 def _unknown_option(error: Any, path: str) -> Usage:

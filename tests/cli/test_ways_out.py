@@ -314,3 +314,18 @@ def test_an_error_that_nobody_reads_keeps_its_exit_code(args: tuple[str, ...]) -
     finally:
         os.close(writer)
     assert done.returncode == 64
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (("plan", "--base"), "gridops plan --help"),
+        (("-C", ".", "validate", "--select"), "gridops validate --help"),
+        (("-o",), "gridops --help"),
+        (("completion",), "gridops completion --help"),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line_with_the_help_of_that_command(args: tuple[str, ...], hint: str) -> None:
+    done = program(*args)
+    assert done.returncode == 64
+    assert done.stderr.splitlines()[1:] == [f"  hint: see: {hint}"]
