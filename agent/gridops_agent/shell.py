@@ -280,7 +280,7 @@ class Agent:
             return None
         return Route(
             body=held.body,
-            profile=held.warm.profile,
+            profile=held.profile,
             serves=held.serves,
             door=door,
             admitting=held.state is ResidencyState.READY,

@@ -96,7 +96,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "alarms": live.get("alarms", []) or ([f"ledger_damaged: {damage}"] if damage else []),
         "residencies": [
             {
-                "replica": held.warm.replica,
+                "replica": held.replica,
                 "incarnation": held.body,
                 "state": held.state.value,
                 "since_ms": held.since_ms,
@@ -109,7 +109,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
                 "code": held.code,
                 "detail": held.detail,
             }
-            for held in sorted(host.held.values(), key=lambda h: (h.warm.replica, h.body))
+            for held in sorted(host.held.values(), key=lambda h: (h.replica, h.body))
         ],
     }
 

@@ -30,7 +30,7 @@ async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bo
     with only_one(config):
         ledger = Ledger.look(config.ledger)
         try:
-            residencies = sorted(ledger.load("").held.values(), key=lambda h: (h.warm.replica, h.body))
+            residencies = sorted(ledger.load("").held.values(), key=lambda h: (h.replica, h.body))
         finally:
             ledger.close()
         async with aiohttp.ClientSession(trust_env=False) as http:
@@ -39,11 +39,11 @@ async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bo
                     continue
                 busy = None if force else await _busy(known, http, doors, held)
                 if busy is not None:
-                    lines.append(f"{held.warm.replica}  left alone: {busy}")
+                    lines.append(f"{held.replica}  left alone: {busy}")
                     left = True
                     continue
                 stopped = await supervisor.stop(held.body, held.handle)
-                lines.append(f"{held.warm.replica}  {'stopped' if stopped.gone else stopped.detail}")
+                lines.append(f"{held.replica}  {'stopped' if stopped.gone else stopped.detail}")
                 left = left or not stopped.gone
         for pid, body in supervisor.strangers(frozenset(h.body for h in residencies)):
             lines.append(f"pid {pid}  left alone: it carries the command {short(body)}, which this host does not know")

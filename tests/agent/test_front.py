@@ -17,8 +17,9 @@ from aiohttp import web
 
 from gridops.base import limits
 from gridops.base.canon import digest_bytes
-from gridops.base.ids import Digest, ProfileName
+from gridops.base.ids import Digest, ProfileName, ReplicaId
 from gridops.protocol.messages import GatewayKey, Outcome
+from gridops_agent.core.report import Readings, inventory
 from gridops_agent.engines.base import Door
 from gridops_agent.front import Front, Route, Table, tls_context
 from gridops_agent.shell import Agent
@@ -219,6 +220,20 @@ async def test_an_operate_command_changes_what_is_served_without_a_restart(site:
         assert (await done(agent, site, site.operate(body, ("tiny", "renamed")))).outcome is Outcome.SUCCEEDED
         async with http.get("/v1/models") as answer:
             assert [m["id"] for m in (await answer.json())["data"]] == ["renamed", "tiny"]
+        assert pid_of(agent, body) == pid
+
+
+async def test_a_renamed_replica_goes_by_its_new_name_and_keeps_its_process(site: Site) -> None:
+    async with warmed(site) as (agent, body), client(agent) as http:
+        pid = pid_of(agent, body)
+        renamed = replace(
+            site.operate(body, ("little", "tiny")), replica=ReplicaId("little/1"), profile=ProfileName("little")
+        )
+        assert (await done(agent, site, renamed)).outcome is Outcome.SUCCEEDED
+        (seen,) = inventory(agent.memory.host, Readings()).residencies
+        assert (seen.replica, seen.profile, seen.incarnation) == ("little/1", "little", body)
+        async with http.post("/v1/chat/completions", json=asked("little")) as answer:
+            assert answer.status == 200
         assert pid_of(agent, body) == pid
 
 

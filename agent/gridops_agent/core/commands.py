@@ -164,7 +164,9 @@ def _drain(host: Host, drain: Drain, command: Command, now_ms: int) -> Answer:
 
 def _operate(host: Host, operate: Operate, body: Digest, now_ms: int) -> Answer:
     held = host.held[operate.incarnation]
-    new = replace(held, serves=operate.serves, restart=operate.restart, drain_ms=operate.drain_ms)
+    called = (operate.replica, operate.profile)
+    renamed = None if called == (held.warm.replica, held.warm.profile) else called
+    new = replace(held, serves=operate.serves, restart=operate.restart, drain_ms=operate.drain_ms, renamed=renamed)
     if new != held:
         host = touch(replace(host, held=put(host.held, held.body, new)), held.warm.devices)
     return ended(host, Ended(body, Outcome.SUCCEEDED), now_ms)

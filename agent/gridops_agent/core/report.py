@@ -37,7 +37,7 @@ class Readings:
 def inventory(host: Host, readings: Readings) -> Inventory:
     """The observable host, sorted by name."""
     devices = tuple(replace(d, generation=host.generation(d.id)) for d in sorted(host.measured, key=lambda d: d.id))
-    held = sorted(host.held.values(), key=lambda h: (h.warm.replica, h.body))
+    held = sorted(host.held.values(), key=lambda h: (h.replica, h.body))
     flights = readings.in_flight or {}
     return Inventory(
         state=host.state,
@@ -58,10 +58,10 @@ def _residency(held: Held, in_flight: int) -> Residency:
     warm = held.warm
     words = [word for word in (held.code, held.detail) if word]
     return Residency(
-        profile=warm.profile,
+        profile=held.profile,
         state=held.state,
         ownership=Ownership.MANAGED,
-        replica=warm.replica,
+        replica=held.replica,
         config=warm.launch.config,
         incarnation=held.body,
         identity=digest_of(warm.launch),

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from gridops.base import limits
-from gridops.base.ids import DeviceId, Digest
+from gridops.base.ids import DeviceId, Digest, ProfileName, ReplicaId
 from gridops.base.record import record
 from gridops.model.action import Warm
 from gridops.model.policy import ClassProtection
@@ -67,6 +67,16 @@ class Held:
     """When keep-alive starts it again; None while it runs or has been given up."""
     code: str | None = None
     detail: str | None = None
+    renamed: tuple[ReplicaId, ProfileName] | None = None
+    """What it is called now, where its profile was renamed while it ran; `warm` keeps what was signed."""
+
+    @property
+    def replica(self) -> ReplicaId:
+        return self.warm.replica if self.renamed is None else self.renamed[0]
+
+    @property
+    def profile(self) -> ProfileName:
+        return self.warm.profile if self.renamed is None else self.renamed[1]
 
 
 @record
