@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -59,7 +60,10 @@ class Listed:
 
     place: PlanPlace
     headline: str
-    outcome: str
+    outcome: str | None
+    """None while no result was written."""
+    later: PlanPlace | None
+    """An apply plans again: the plan that it carried out has an id of its own, and the result stands there."""
 
 
 def register(app: typer.Typer) -> None:
@@ -149,26 +153,47 @@ def _style(context: Context) -> Style:
 
 def _listed(branch: PlanBranch, places: list[PlanPlace]) -> list[Listed]:
     texts = branch.texts(places)
+    outcomes = {place: _outcome(texts[place][1]) for place in places}
     return [
         Listed(
             place,
             match.group(1) if (match := _HEADLINE.match(texts[place][0])) is not None else "(cannot be read)",
-            _outcome(texts[place][1]) or "no result yet",
+            outcomes[place],
+            None if outcomes[place] is not None else _carried_out_as(place, outcomes),
         )
         for place in places
     ]
 
 
+def _carried_out_as(place: PlanPlace, outcomes: Mapping[PlanPlace, str | None]) -> PlanPlace | None:
+    """The first later plan with the same decisions that has a result: what an apply of this one made and did."""
+    digest = place.id.rpartition("-")[2]
+    later = (
+        other
+        for other, outcome in outcomes.items()
+        if outcome is not None
+        and (other.scope, other.id.rpartition("-")[2]) == (place.scope, digest)
+        and other.id > place.id
+    )
+    return min(later, key=lambda other: other.id, default=None)
+
+
 def _table(context: Context, listed: list[Listed], branch: PlanBranch) -> list[str]:
     if not listed:
         return [f"No plans on branch {branch.branch.name}."]
-    rows = [(i.place.id, i.place.scope, i.outcome, i.headline) for i in listed]
+    rows = [(i.place.id, i.place.scope, _result(i), i.headline) for i in listed]
     return table(("PLAN", "SCOPE", "RESULT", "DECISIONS"), rows, context.columns())
 
 
+def _result(item: Listed) -> str:
+    if item.later is not None:
+        return f"see {item.later.id.rpartition('-')[0]}"
+    return item.outcome or "no result yet"
+
+
 def _line(item: Listed) -> dict[str, Any]:
-    outcome = None if item.outcome == "no result yet" else item.outcome
-    return {"id": item.place.id, "scope": item.place.scope, "headline": item.headline, "outcome": outcome}
+    line = {"id": item.place.id, "scope": item.place.scope, "headline": item.headline, "outcome": item.outcome}
+    return {**line, "carried_out_as": item.later.id} if item.later is not None else line
 
 
 def _outcome(result: str | None) -> str | None:

@@ -38,6 +38,21 @@ def test_stored_plans_are_listed_with_their_results(trusted, stored, call) -> No
     assert document["plans"] == [{"id": other.id, "scope": "lab", "headline": "no changes", "outcome": None}]
 
 
+def test_a_plan_that_was_applied_names_the_one_that_was_carried_out(trusted, stored, call) -> None:
+    stamp, _, digest = stored.id.partition("-")
+    applied = replace(stored, id=f"20991129T1007Z-{digest}")
+    elsewhere = replace(stored, id=f"20991129T1008Z-{digest}", scope="lab")
+    trusted.write(applied)
+    trusted.write(elsewhere)
+    trusted.branch().write_result(applied.id, {"outcome": "done"})
+    found = call("-C", trusted.root, "plans", "list", "-o", "json").json["plans"]
+    assert {(p["id"], p["outcome"], p.get("carried_out_as")) for p in found} == {
+        (stored.id, None, applied.id), (applied.id, "done", None), (elsewhere.id, None, None),
+    }  # fmt: skip
+    lines = call("-C", trusted.root, "plans", "list").out.splitlines()
+    assert next(line for line in lines if line.startswith(stamp)).split()[2:4] == ["see", "20991129T1007Z"]
+
+
 def test_a_stored_plan_is_shown_in_every_form(trusted, stored, call) -> None:
     text = call("-C", trusted.root, "plans", "show", "7f3a2c19").out
     assert "llama-70b/5" in text
