@@ -336,6 +336,29 @@ def test_a_rebuilt_controller_plans_nothing_until_the_hosts_it_has_forgotten_had
     desk.controller.close()
 
 
+def test_a_lost_journal_is_noticed_by_what_hosts_have_done_even_with_nothing_in_git(fleet: Fleet) -> None:
+    """It never comes up empty and confident, not even where no document says that the fleet has a past."""
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
+    desk = Desk(fleet)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    done = desk.executed()
+    desk.controller.close()
+    for file in fleet.state.glob("journal.sqlite*"):
+        file.unlink()
+    desk.start()
+    desk.commit({"profiles.d/second.yaml": profile("second")})
+    desk.settle(8)
+    assert desk.executed() == done
+    assert desk.state.distrust is not None
+    assert "gridops controller rebuild" in desk.state.distrust
+    rebuilt(desk)
+    desk.settle(8)
+    assert desk.ready() == ["coder/1", "second/1"]
+    assert desk.executed()[: len(done)] == done
+    desk.controller.close()
+
+
 def test_new_terms_reach_a_process_that_a_rebuilt_controller_found_running(desk: Desk) -> None:
     desk.settle(2)
     desk.apply()

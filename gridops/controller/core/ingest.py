@@ -117,6 +117,10 @@ def _heads(state: State, outbox: Outbox, heartbeat: Heartbeat, rows: list[r.Row]
     if learned.head != outbox.head:
         why = f"the host has decided {heartbeat.head.seq} commands, this journal knew of {outbox.head.seq}"
         rows.append(r.OutboxSet(outbox=learned, why=why))
+        # Every command is journalled before it is sent: a host that is ahead proves that memory was lost.
+        if heartbeat.head.seq > outbox.head.seq and state.rebuilt_ms is None and state.distrust is None:
+            words = f"{outbox.host}: {why}: it is older than the fleet; run: gridops controller rebuild"
+            rows.append(r.Distrusted(reason=words))
     elif learned != outbox:
         rows.append(r.HeadSeen(host=outbox.host, seq=heartbeat.head.seq, obeyed=heartbeat.term))
     return learned
