@@ -146,7 +146,7 @@ def test_rebuild_while_the_controller_runs_is_busy_and_afterwards_restarts_no_en
     watch.kill()
     ran = gridops(fleet, "controller", "rebuild", "--state", str(fleet.state))
     assert ran.returncode == 0, ran.stderr
-    assert "1 replicas" in ran.stdout
+    assert "1 replica\n" in ran.stdout
     done = [a.executed[:] for a in fleet.agents.values()]
     watch.start()
     beating(watch, lambda: scope(watch)["models"][0]["ready"] == 1)  # type: ignore[index]
