@@ -228,7 +228,9 @@ def _serves_reads(watch: Watch) -> None:
     assert events["events"][0]["n"] <= events["newest"]
     assert watch.get(f"/v1/events?after={events['newest']}")["events"] == []
     assert watch.get("/healthz") == {"status": "ok", "reasons": []}
-    assert watch.http.get("/readyz").status_code == 200
+    ready = watch.http.get("/readyz")
+    assert ready.status_code == 503, "admitted hosts have not spoken, and the journal knows nothing of them"
+    assert ready.json()["reasons"][0].startswith("not heard since the start: ")
     assert watch.get("/v1/roots")["roots"] == [watch.fleet.root_text]
     page = watch.http.get("/metrics").text
     assert 'gridops_mode_info{scope="default",mode="recommend"} 1' in page
