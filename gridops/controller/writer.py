@@ -83,8 +83,14 @@ class Writer:
         """Let rows have happened; how many. They are durable after `flush` and must not be spoken of before."""
         count = 0
         for row in rows:
-            self._buffer.append(Entry(kind_of(row), at_ms, encode(row)))
-            fold(self.state, row, at_ms, self.term)
+            entry = Entry(kind_of(row), at_ms, encode(row))
+            try:
+                fold(self.state, row, at_ms, self.term)
+            except Exception as fault:
+                # Half a row is in the state now. A restart replays what is durable, which is whole.
+                self._lost = f"a row `{entry.kind}` cannot be taken in ({type(fault).__name__}: {fault}); starting anew"
+                raise Lost(self._lost) from fault
+            self._buffer.append(entry)
             self._tell(self._n + len(self._buffer), row, at_ms)
             count += 1
         return count

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gridops.base import canon
 from gridops.base.errors import BadSetup, Busy, EdgeError, Failed, Refusal
 from gridops.base.record import Malformed
-from gridops.controller import intake
+from gridops.controller import intake, writer
 from gridops.controller.clock import Steady
 from gridops.controller.core import rows as r
 from gridops.controller.core.fold import _STEPS as FOLDS
@@ -208,6 +208,27 @@ def test_when_the_journal_cannot_be_written_nothing_more_is_issued(desk: Desk, m
     monkeypatch.undo()
     with pytest.raises(Lost):
         desk.ask("freeze", reason="x")
+
+
+def test_a_row_that_cannot_be_taken_in_ends_the_process_and_a_restart_is_whole(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.settle(2)
+    length = desk.controller.view().rows
+
+    def broken(state: object, row: object, at_ms: int, term: object) -> None:
+        raise KeyError("alpha")
+
+    monkeypatch.setattr(writer, "fold", broken)
+    with pytest.raises(Lost, match="cannot be taken in"):
+        desk.ask("freeze", reason="x")
+    monkeypatch.undo()
+    with pytest.raises(Lost):
+        desk.ask("freeze", reason="x")
+    desk.restart()
+    assert desk.state.freezes == {}
+    assert desk.controller.view().rows >= length
+    desk.ask("freeze", reason="x")
 
 
 def test_a_damaged_journal_is_set_aside_and_the_controller_only_recommends(fleet: Fleet) -> None:
