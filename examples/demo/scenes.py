@@ -66,6 +66,12 @@ class Story:
                     found[process.pid] = process
         return found
 
+    def told(self, kind: str) -> list[str]:
+        """What the controller has said about rows of a kind; it speaks of a row only once it is durable."""
+        log = (self.stage.root / "logs" / "controller.log").read_text().splitlines()
+        events = [json.loads(line) for line in log if line.startswith("{")]
+        return [e["text"] for e in events if e.get("event") == kind]
+
     def plan_documents(self) -> list[str]:
         """Ids of the plan documents on the branch that gridops writes."""
         listed = self.stage.run(
@@ -139,7 +145,12 @@ def approval(story: Story) -> None:
     stage.until("the replica is ready", lambda: len(story.ready()) == 1)
     if len(story.engines()) != 1:
         raise NotReal(f"one replica, and these engines: {sorted(story.engines())}")
-    story.stage.run("gridops", "explain", f"{MODEL}/1")
+    receipts = story.told("receipt")
+    if not any("succeeded" in line for line in receipts):
+        raise NotReal("the controller has no receipt of a command that succeeded")
+    for line in (*story.told("command"), *receipts):
+        stage.say(f"  journal: {line}")
+    stage.run("gridops", "explain", f"{MODEL}/1")
 
 
 def completion(story: Story) -> None:
@@ -181,6 +192,10 @@ def scale(story: Story) -> None:
     documents = stage.until("one plan document was projected", lambda: _more(before, story.plan_documents()))
     if len(documents) != 1:
         raise NotReal(f"one automatic batch, and these new plan documents: {documents}")
+    by_itself = [line for line in story.told("target_set") if "automatic" in line]
+    if len(by_itself) != 1:
+        raise NotReal(f"one plan carried out by itself, and the journal says: {by_itself}")
+    stage.say(f"  journal: {by_itself[0]}")
     if {r["host"] for r in story.ready()} != set(HOSTS):
         raise NotReal("both replicas stand on one host")
     stage.run("gridops", "plans", "list")
