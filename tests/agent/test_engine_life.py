@@ -47,7 +47,8 @@ async def test_a_warm_command_ends_with_a_model_that_answers_and_an_unload_with_
         assert (await done(agent, site, site.unload(warmed))).outcome is Outcome.SUCCEEDED
         assert warmed not in agent.memory.host.held
         assert site.processes() == []
-        assert not (agent.doors.folder(warmed) / "engine.key").exists()
+        key = agent.doors.folder(warmed) / "engine.key"
+        await until(lambda: not key.exists(), what="the key to go, which it does after the receipt")
 
 
 async def test_the_engine_key_is_a_private_file_and_stands_nowhere_else(site: Site) -> None:
