@@ -2,12 +2,13 @@
 
 Clients present a key whose SHA-256 the last directive named; engines listen on loopback with a key of their own that
 never leaves this host. The front routes by the model id in the request, streams without buffering, and counts what is
-in flight per residency truthfully, also when a client walks away. It never logs bodies or keys, and decides nothing
-about which model should be here.
+in flight per residency truthfully, also when a client walks away. A body has a bounded time to arrive, and until it is
+whole no drain waits for it. It never logs bodies or keys, and decides nothing about which model should be here.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import ssl
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
@@ -24,10 +26,12 @@ from aiohttp import web
 from gridops.base import limits
 from gridops.base.errors import BadSetup
 from gridops.base.ids import Digest, ProfileName
+from gridops.base.units import render_ms
 from gridops.protocol.messages import GatewayKey
 from gridops_agent.engines.base import Door
 
 RETRY_AFTER_S = 2
+_LATER: Mapping[str, str] = MappingProxyType({"Retry-After": str(RETRY_AFTER_S)})
 _PASSED_UP = frozenset({"accept", "content-type", "traceparent", "tracestate", "x-request-id", "user-agent"})
 _PASSED_DOWN = frozenset({"content-type", "cache-control", "x-request-id", "retry-after"})
 _UPSTREAM = aiohttp.ClientTimeout(total=None, connect=10, sock_read=None)
@@ -73,6 +77,8 @@ class Front:
     def __init__(self) -> None:
         self.table = Table()
         self.in_flight: Counter[Digest] = Counter()
+        self.arriving: set[asyncio.Timeout] = set()
+        """The patience with each authorised request whose body is not whole yet; it belongs to no residency so far."""
         self._http: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
         self._closing = False
@@ -101,11 +107,14 @@ class Front:
         return int(self._runner.addresses[0][1])
 
     def fence(self) -> None:
-        """Refuse everything new from now on (the agent is leaving)."""
+        """Refuse everything new from now on (the agent is leaving), and wait for no body that has not arrived."""
         self._closing = True
+        for patience in self.arriving:
+            if not patience.expired():
+                patience.reschedule(asyncio.get_running_loop().time())
 
     async def close(self) -> None:
-        self._closing = True
+        self.fence()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._http is not None:
@@ -143,18 +152,12 @@ class Front:
             raise Refused(404, "model_not_found", f"the model `{model[:80]}` is not served here")
         admitting = [r for r in allowed if r.admitting]
         if not admitting or self._closing:
-            wait = {"Retry-After": str(RETRY_AFTER_S)}
-            raise Refused(503, "model_draining", f"the model `{model[:80]}` takes no new requests here", wait)
+            raise Refused(503, "model_draining", f"the model `{model[:80]}` takes no new requests here", _LATER)
         return min(admitting, key=lambda r: (self.in_flight[r.body], r.body))
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         key = self._caller(request)
-        if self.in_flight.total() >= limits.FRONT_IN_FLIGHT:
-            raise Refused(503, "overloaded", "too many requests in flight", {"Retry-After": str(RETRY_AFTER_S)})
-        try:
-            body = await request.read()
-        except web.HTTPRequestEntityTooLarge as error:
-            raise Refused(413, "request_too_large", f"at most {limits.FRONT_BODY_BYTES} bytes") from error
+        body = await self._body(request)
         route = self._choose(key, _model(body))
         # No await between the choice and the count: a drain that begins in between would not see this request.
         self.in_flight[route.body] += 1
@@ -164,6 +167,30 @@ class Front:
             self.in_flight[route.body] -= 1
             if not self.in_flight[route.body]:
                 del self.in_flight[route.body]
+
+    async def _body(self, request: web.Request) -> bytes:
+        """The whole body, within its time and its place. Raises Refused; whatever happens its place is free again."""
+        arriving = len(self.arriving)
+        full = arriving >= limits.FRONT_ARRIVING or arriving + self.in_flight.total() >= limits.FRONT_IN_FLIGHT
+        if self._closing or full:
+            words = "this host is leaving" if self._closing else "too many requests are here already"
+            raise Refused(503, "leaving" if self._closing else "overloaded", words, _LATER)
+        patience = asyncio.timeout(limits.FRONT_BODY_MS / 1_000)
+        self.arriving.add(patience)
+        try:
+            async with patience:
+                return await request.read()
+        except TimeoutError as error:
+            if self._closing:
+                raise Refused(
+                    503, "leaving", "this host is leaving; the request had not arrived whole", _LATER
+                ) from error
+            words = f"the request did not arrive whole within {render_ms(limits.FRONT_BODY_MS)}"
+            raise Refused(408, "request_timeout", words, {"Connection": "close"}) from error
+        except web.HTTPRequestEntityTooLarge as error:
+            raise Refused(413, "request_too_large", f"at most {limits.FRONT_BODY_BYTES} bytes") from error
+        finally:
+            self.arriving.discard(patience)
 
     async def _stream(self, request: web.Request, route: Route, body: bytes) -> web.StreamResponse:
         assert self._http is not None

@@ -75,4 +75,9 @@ SNAPSHOTS_KEPT = 2
 # Agent
 ENGINE_LOG_BYTES = 8 << 20
 FRONT_IN_FLIGHT = 1_024
+"""Requests at the front at one time: those whose bodies still arrive and those that engines work on."""
+FRONT_ARRIVING = 256
+"""Bodies that arrive at one time: slow senders leave three quarters of the front to those who have sent theirs."""
 FRONT_BODY_BYTES = 32 << 20
+FRONT_BODY_MS = 60_000
+"""For a whole body. Double: a slow sender holds its place longer; half: 32 MiB needs more than 9 Mbit/s."""
