@@ -14,7 +14,18 @@ SNIPPET_CHARS = 400
 
 # Messages
 ENVELOPE_BYTES = 256 << 10
-HEARTBEAT_BYTES = 64 << 10
+RESIDENCIES_PER_HOST = 128
+RESIDENCY_BYTES = 1_024
+"""One residency in a heartbeat: 430 bytes as a rule, 940 with the longest names, eight devices and a whole detail."""
+DEVICES_PER_HOST = 64
+DEVICE_BYTES = 256
+CACHED_PER_HEARTBEAT = 128
+"""Digests of a heartbeat, 74 bytes each; a host may hold more."""
+HEARTBEAT_BYTES = (
+    RESIDENCIES_PER_HOST * RESIDENCY_BYTES + DEVICES_PER_HOST * DEVICE_BYTES + CACHED_PER_HEARTBEAT * 80 + (36 << 10)
+)
+"""190 KiB for a host that is full; one with a few models says 3 KiB. The last part is for alarms, reasons, open bodies
+and names. A host sheds what is longer and says so, a controller refuses it; signed it keeps within ENVELOPE_BYTES."""
 DIRECTIVE_BYTES = 1 << 20
 REQUEST_BYTES = 1 << 20
 SIGNATURES = 8
@@ -24,8 +35,6 @@ APPROVALS_PER_REQUEST = 32
 GRANTS_PER_DIRECTIVE = 16
 RECEIPTS_PER_REQUEST = 64
 ALARMS = 32
-RESIDENCIES_PER_HOST = 256
-DEVICES_PER_HOST = 64
 CACHED_ARTIFACTS_PER_HOST = 1_024
 
 # Commands

@@ -33,7 +33,7 @@ def objection(host: Host, command: Command, now_ms: int) -> No | None:
         case Load():
             return _accepts(host)
         case Warm():
-            return _accepts(host) or _fits(host, action)
+            return _accepts(host) or _countable(host) or _fits(host, action)
         case Drain():
             return _present(host, action.incarnation) or _braked(host, command, action, now_ms)
         case Operate():
@@ -47,6 +47,16 @@ def _accepts(host: Host) -> No | None:
         return None
     reasons = f": {'; '.join(host.reasons)}" if host.reasons else ""
     return codes.HOST_STATE.code, f"this host is {host.state}{reasons}"
+
+
+def _countable(host: Host) -> No | None:
+    """A residency that no heartbeat could show would look as if it were gone: it is not begun."""
+    if len(host.held) < limits.RESIDENCIES_PER_HOST:
+        return None
+    return codes.OVER_CEILING.code, (
+        f"{len(host.held)} residencies are on this host, and {limits.RESIDENCIES_PER_HOST} are the most that one host "
+        "may hold; unload one first"
+    )
 
 
 def _fits(host: Host, warm: Warm) -> No | None:

@@ -1,13 +1,19 @@
-"""What a host says about itself: the inventory of a heartbeat, and the heartbeat."""
+"""What a host says about itself: the inventory of a heartbeat, and the heartbeat.
+
+A heartbeat that its controller would refuse for its size would make the host silent, so what is too much is left out in
+a fixed order and an alarm says which count it was. A residency is left out last of all, since one that nobody sees
+looks as if it were gone: the host takes none in that it could not show (`local`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gridops.base import limits
+from gridops.base import canon, limits
+from gridops.base.codes import refusals as codes
 from gridops.base.ids import Digest
-from gridops.base.record import digest_of
+from gridops.base.record import digest_of, to_bytes
 from gridops.model.fleet import Runtime
 from gridops.model.snapshot import Ownership, Residency
 from gridops.protocol.fence import open_heads
@@ -16,8 +22,9 @@ from gridops.protocol.messages import Heartbeat, Inventory
 from gridops.protocol.receipts import tail
 from gridops_agent.core.state import Held, Host
 
-CACHED_SHOWN = 256
-"""Digests of a heartbeat; the bound of its size leaves no room for all that a host may hold."""
+DETAIL = (300, 310)
+ALARM = (200, 400)
+"""Characters, and bytes as JSON: a text in another script, or full of control characters, is cut earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ def inventory(host: Host, readings: Readings) -> Inventory:
         devices=devices[: limits.DEVICES_PER_HOST],
         residencies=tuple(_residency(h, flights.get(h.body, 0)) for h in held)[: limits.RESIDENCIES_PER_HOST],
         runtimes=readings.runtimes,
-        cached=tuple(sorted(readings.cached))[:CACHED_SHOWN],
+        cached=tuple(sorted(readings.cached))[: limits.CACHED_PER_HEARTBEAT],
         disk_free_bytes=readings.disk_free_bytes,
         endpoint=readings.endpoint,
         front_cert=readings.front_cert,
@@ -72,13 +79,21 @@ def _residency(held: Held, in_flight: int) -> Residency:
         port=held.port,
         since_ms=held.since_ms,
         restarts=held.restarts,
-        detail=": ".join(words)[:300] or None,
+        detail=_cut(": ".join(words), DETAIL) or None,
     )
+
+
+def _cut(text: str, bounds: tuple[int, int]) -> str:
+    chars, most = bounds
+    text = text[:chars]
+    while len(canon.dumps(text)) > most:
+        text = text[: len(text) * 9 // 10]
+    return text
 
 
 def heartbeat(host: Host, session: Session, nonce: str, now_ms: int, version: str, readings: Readings) -> Heartbeat:
     """The signed word of this host. `session` is the one that `fresh.ask` returned for this nonce."""
-    return Heartbeat(
+    word = Heartbeat(
         fleet=host.fence.fleet,
         host=host.fence.host,
         boot=host.boot,
@@ -91,9 +106,45 @@ def heartbeat(host: Host, session: Session, nonce: str, now_ms: int, version: st
         clock_ms=now_ms,
         agent_version=version,
         inventory=inventory(host, readings),
-        alarms=tuple(alarm[:200] for alarm in readings.alarms)[: limits.ALARMS],
         receipt_tail=tail(host.receipts),
         open=open_heads(host.fence),
         # Lets the controller tell a late heartbeat of an earlier run from one of a second agent with the same key.
         heard_ms=host.last_word.floor_ms,
     )
+    word, missing = _within(word)
+    missing = (*_beyond(host), *missing)
+    said = tuple(f"{codes.OVER_CEILING.code}: the heartbeat leaves out {what}" for what in missing)
+    alarms = tuple(_cut(alarm, ALARM) for alarm in (*said, *readings.alarms))
+    return replace(word, alarms=alarms[: limits.ALARMS])
+
+
+def _beyond(host: Host) -> tuple[str, ...]:
+    """What is more than the named counts allow to be shown."""
+    counts = (
+        ("devices", len(host.measured), limits.DEVICES_PER_HOST),
+        ("residencies", len(host.held), limits.RESIDENCIES_PER_HOST),
+    )
+    return tuple(f"{have - most} of {have} {what}, {most} are shown" for what, have, most in counts if have > most)
+
+
+def _within(word: Heartbeat) -> tuple[Heartbeat, tuple[str, ...]]:
+    """The heartbeat at a size that is read, and what had to go for it. Its alarms have their own part of the bound."""
+    seen, missing = word.inventory, []
+    most = limits.HEARTBEAT_BYTES - limits.ALARMS * (ALARM[1] + 1)
+    if len(to_bytes(word)) <= most:
+        return word, ()
+    if seen.cached:
+        missing.append(f"all {len(seen.cached)} cached artifacts")
+        word = replace(word, inventory=replace(seen, cached=()))
+    if len(to_bytes(word)) > most:
+        missing.append("the details of the residencies, and all reasons of its state but the first")
+        bare = tuple(replace(r, detail=None) for r in seen.residencies)
+        reasons = tuple(_cut(reason, ALARM) for reason in seen.reasons[:1])
+        word = replace(word, inventory=replace(word.inventory, residencies=bare, reasons=reasons))
+    left = word.inventory.residencies
+    while left and len(to_bytes(word)) > most:
+        left = left[: len(left) * 9 // 10]
+        word = replace(word, inventory=replace(word.inventory, residencies=left))
+    if len(left) < len(seen.residencies):
+        missing.append(f"{len(seen.residencies) - len(left)} of {len(seen.residencies)} residencies")
+    return word, tuple(missing)
