@@ -12,13 +12,17 @@ no number of its own is estimated from the artifact and stated as such, and is u
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gridops.base.ids import Digest
 from gridops.base.record import digest_of
 from gridops.base.units import PPM
-from gridops.model.plan import Launch
 from gridops.model.policy import PlanningPolicy
 from gridops.model.profile import Config, Footprint, FootprintSource
+
+# `gridops validate` asks for needs and has no plan: the records of one take 20 ms to make.
+if TYPE_CHECKING:
+    from gridops.model.plan import Launch
 
 DERIVED_MARGIN_PPM = 100_000
 """Compute buffers beside the weights. llama.cpp's graph and scratch stay below 10 % of the weights on the models
