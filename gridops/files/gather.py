@@ -19,13 +19,14 @@ from gridops.files import near
 from gridops.files.diagnose import Edit, Fix, Problem, Related, brief, error, warning
 from gridops.files.kinds import API_VERSION, KINDS, Kind, kind_at
 from gridops.files.kinds_fleet import HOST, merge
-from gridops.files.nodes import Map, Node, Scalar, Source
+from gridops.files.nodes import Entry, Map, Node, Scalar, Source
 from gridops.files.reader import BAD, Reader, replace, wrong_shape
 from gridops.files.shape import Read, Table
 from gridops.files.tree import FOLDERS, Tree
 from gridops.files.yamlish import parse
 
 DEFAULT_SCOPE = ScopeName("default")
+_HEADER = ("apiVersion", "kind")
 _IGNORED = ("policies/trust/",)
 _LOOKS_LIKE_INTENT = (".yml", ".json", ".toml")
 
@@ -128,7 +129,7 @@ def _anchor(root: Map) -> Node:
 def _kind(root: Map, reader: Reader) -> Kind | None:
     """The kind that a file says it is, else the one that belongs at its path."""
     expected = kind_at(reader.source.file)
-    version, named = root.entries.get("apiVersion"), root.entries.get("kind")
+    version, named = _header(root, "apiVersion", expected), _header(root, "kind", expected)
     missing = [f"apiVersion: {API_VERSION}"] if version is None else []
     if named is None:
         missing.append(f"kind: {expected.name if expected else '...'}")
@@ -149,6 +150,15 @@ def _kind(root: Map, reader: Reader) -> Kind | None:
         return KINDS[named.value.value]
     _unknown(named.value, "kind", tuple(KINDS), reader)
     return None
+
+
+def _header(root: Map, name: str, expected: Kind | None) -> Entry | None:
+    """A field of the header, also under a misspelt name: that is reported with the other fields, and once is enough."""
+    if name in root.entries:
+        return root.entries[name]
+    known = expected.shape.fields if expected is not None else {}
+    slips = (e for key, e in root.entries.items() if key not in known and near.nearest(key, _HEADER) == name)
+    return next(slips, None)
 
 
 def _is(node: Node, text: str) -> bool:

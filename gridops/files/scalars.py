@@ -7,6 +7,7 @@ Each class reports its own misuse with what was expected and, where the meaning 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache
@@ -198,11 +199,13 @@ class Quantity(Shape):
         self.low = low
         self.high = high
 
+    @abstractmethod
     def parse(self, text: str) -> int:
-        raise NotImplementedError
+        """The value of a text. Raises ValueError with the sentence that says why there is none."""
 
+    @abstractmethod
     def spell(self, value: int) -> str:
-        raise NotImplementedError
+        """A value as people would write it."""
 
     def read(self, node: Node, reader: Reader) -> Any:
         found = scalar(node, reader, self.word)

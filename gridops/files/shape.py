@@ -7,6 +7,7 @@ A shape reads a node into a value or reports a problem and answers BAD; it never
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,22 +20,22 @@ from gridops.files.nodes import Entry, Map, Node, Scalar, Seq
 from gridops.files.reader import BAD, Reader, expose, replace, wrong_shape
 
 
-class Shape:
+class Shape(ABC):
     """A form of value. `word` completes the sentence "expected ..."."""
 
     word = "a value"
 
+    @abstractmethod
     def read(self, node: Node, reader: Reader) -> Any:
         """The typed value of a node, or BAD after reporting why there is none."""
-        raise NotImplementedError
 
     def build(self, value: Any, reader: Reader) -> Any:
         """The value as the model wants it, or BAD."""
         return value
 
+    @abstractmethod
     def export(self) -> dict[str, Any]:
         """The shape as JSON Schema (draft-07)."""
-        raise NotImplementedError
 
     def show(self, value: Any) -> Any:
         """A model value as people would write it; for defaults in schemas. None when it cannot be shown."""
@@ -134,30 +135,37 @@ class Block(Shape):
         if not isinstance(node, Map):
             return wrong_shape(node, reader, f"{self.title} is a map, such as {{{next(iter(self.fields))}: ...}}")
         values: dict[str, Any] = {}
+        entries = node.entries
         for name, entry in node.entries.items():
             if reader.full:
                 break
             known = self.fields.get(name)
             if known is None:
-                self._unknown(entry, node, reader)
-            else:
-                value = values[name] = known.shape.read(entry.value, reader)
-                if isinstance(value, Read):
-                    value.anchor = entry.key
+                meant = self._unknown(entry, entries, node, reader)
+                if meant is None:
+                    continue
+                # One mistake, one problem: the field counts as given under the name that it was meant to have.
+                entries = {**entries, meant.name: entry}
+                known = meant
+            value = values[known.name] = known.shape.read(entry.value, reader)
+            if isinstance(value, Read):
+                value.anchor = entry.key
         for entry in node.repeated:
             if (known := self.fields.get(entry.key.value)) is not None:
                 known.shape.read(entry.value, reader)
-        return Read(self, values, node.entries, node)
+        return Read(self, values, entries, node)
 
-    def _unknown(self, entry: Entry, node: Map, reader: Reader) -> None:
+    def _unknown(self, entry: Entry, given: Mapping[str, Entry], node: Map, reader: Reader) -> Field | None:
+        """Reports a field that does not exist; returns the one that was probably meant, unless that is given too."""
         name = entry.key.value
         close = near.nearest(name, self.fields.keys())
-        hint, fix = "", None
-        if close is not None and close in node.entries:
+        hint, fix, meant = "", None, None
+        if close is not None and close in given:
             hint = f"`{close}` is given too"
         elif close is not None:
             hint = f"did you mean `{close}`?"
             fix = Fix(f"rename to `{close}`", (replace(entry.key, close),))
+            meant = self.fields[close]
         expose(entry.value, reader)
         first = next(iter(node.entries.values())).key.line
         since = None if node.flow else max(first - 1, 1)
@@ -171,6 +179,7 @@ class Block(Shape):
                 fix=fix,
             )
         )
+        return meant
 
     def build(self, value: Any, reader: Reader, **given: Any) -> Any:
         made = dict(given)

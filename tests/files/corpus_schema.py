@@ -5,6 +5,7 @@ from __future__ import annotations
 from gridops.base.codes import files as c
 from tests.files.repo import (
     DIGEST,
+    DRAIN,
     GOOD,
     HOSTS,
     MODE,
@@ -30,7 +31,22 @@ SCHEMA: dict[str, Row] = {
         f"{HOSTS}:8:25",
         "did you mean `memory`?",
         fix="memory: 256GiB",
-        alone=False,
+    ),
+    "name misspelt, with a drain that refers to it": Row(
+        {
+            **changed(HOSTS, "hosts:\n  forge", "hsots:\n  forge"),
+            DRAIN: f"{HEAD}kind: Drain\nhost: forge\nreason: new fan\n",
+        },
+        c.UNKNOWN_FIELD,
+        f"{HOSTS}:3:1",
+        "did you mean `hosts`?",
+        fix="\nhosts:\n",
+    ),
+    "kind under a misspelt name": Row(
+        changed(MODE, "kind: Mode", "kidn: Mode"), c.UNKNOWN_FIELD, f"{MODE}:2:1", "`kind`", fix="\nkind: Mode\n"
+    ),
+    "apiVersion under a misspelt name": Row(
+        changed(MODE, "apiVersion:", "apiversion:"), c.UNKNOWN_FIELD, f"{MODE}:1:1", "`apiVersion`", fix="apiVersion: "
     ),
     "field in another case": Row(
         appended(PROFILE, "idleUnload: never\n"),

@@ -12,7 +12,7 @@ from gridops.files.tree import MemoryTree
 from tests.files.corpus_schema import SCHEMA
 from tests.files.corpus_sense import SENSE
 from tests.files.corpus_text import TEXT
-from tests.files.repo import GOOD, checked, problems
+from tests.files.repo import GOOD, HOSTS, PROFILE, changed, checked, problems
 from tests.files.row import Row
 
 ROWS: dict[str, Row] = {**TEXT, **SCHEMA, **SENSE}
@@ -66,3 +66,16 @@ def test_all_problems_of_all_files_come_in_one_run() -> None:
         merged.update({k: v for k, v in row.files.items() if GOOD.get(k) != v})
     found = {(p.code, str(p.place)) for p in problems(merged)}
     assert {(ROWS[n].code.code, ROWS[n].at) for n in chosen} <= found
+
+
+def test_a_field_misspelt_twice_is_suggested_once_and_never_lacking() -> None:
+    found = problems(changed(HOSTS, "memory: 256GiB", "memmory: 256GiB, memoryy: 1GiB"))
+    assert [p.hint for p in found] == ["did you mean `memory`?", "`memory` is given too"]
+
+
+def test_what_is_wrong_inside_a_misspelt_field_is_found_in_the_same_run() -> None:
+    found = problems(changed(PROFILE, "replicas: {min: 1, max: 2}", "replcas: {min: one, max: 2}"))
+    assert [(p.code, p.column) for p in found] == [
+        (file_codes.UNKNOWN_FIELD.code, 1),
+        (file_codes.NUMBER.code, 16),
+    ]
