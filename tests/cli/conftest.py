@@ -16,39 +16,17 @@ from typing import Any
 import pytest
 
 from gridops.base.record import to_bytes
-from gridops.cli.main import run
 from gridops.cli.person import chain_of
 from gridops.files.git import Checkout
 from gridops.files.projection import PlanBranch
 from gridops.trust.envelope import seal
 from gridops.trust.keys import MachineSigner
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a call wrote and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Call = Callable[..., Answer]
+from tests.builders.calls import Call, caller
 
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def calling(*args: object) -> Answer:
-        capsys.readouterr()
-        code = run([str(arg) for arg in args])
-        captured = capsys.readouterr()
-        return Answer(code, captured.out, captured.err)
-
-    return calling
+    return caller(capsys)
 
 
 @pytest.fixture

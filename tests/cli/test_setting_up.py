@@ -11,7 +11,7 @@ import pytest
 from gridops.cli.person import chain_of, key_folder
 from gridops.controller.statedir import StateDir
 from gridops.trust.keys import PersonSigner
-from tests.cli.conftest import Call
+from tests.builders.calls import Call
 
 ROOT = Path(__file__).resolve().parents[2]
 

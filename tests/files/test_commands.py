@@ -6,44 +6,21 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gridops.base.codes import registry
-from gridops.cli.main import run
 from gridops.files.export import render
 from gridops.files.fmt import format_text
 from gridops.files.kinds import KINDS
+from tests.builders.calls import Call, caller
 from tests.files.repo import GOOD, HOSTS, MODE, PROFILE
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Call = Callable[..., Answer]
 
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def calling(*args: object) -> Answer:
-        capsys.readouterr()
-        code = run([str(arg) for arg in args])
-        captured = capsys.readouterr()
-        return Answer(code, captured.out, captured.err)
-
-    return calling
+    return caller(capsys)
 
 
 @pytest.fixture
