@@ -69,6 +69,10 @@ PLAN_BYTES = 32 << 20
 MARKDOWN_CHARS = 60_000
 ANNOTATIONS = 10
 PLANS_IN_MEMORY = 200
+DIGESTS_KEPT = 20_000
+DIGESTS_KEPT_BYTES = 64 << 20
+"""Of canonical JSON whose records are held so that their digests need not be made again; in memory a record takes a
+few times that. Double: two of the largest plans more are held; half: the largest plan pushes out all else."""
 
 # Controller
 EVENTS_IN_MEMORY = 1_000
