@@ -1,6 +1,6 @@
 """The exact optimum of an instance by integer programming, in three lexicographic stages.
 
-    x[m,h]  a replica of m stands on h         p[m,k]  at least k replicas of m stand         y[m,d]  m stands in domain d
+    x[m,h]  a replica of m stands on h     p[m,k]  at least k replicas of m stand     y[m,d]  m stands in domain d
     sum_h x = sum_k p, p falling in k;  y[m,d] <= sum of x in d;  sum_d y >= sum_{k <= F} p[m,k]
     memory and slots per host;  x[a,h] + x[b,h] <= 1 for exclusions;  x = 1 for pins
     1. unmet weight   2. start-up seconds of what does not run yet   3. running replicas that go
@@ -11,9 +11,11 @@ never loads it.
 
 from __future__ import annotations
 
+import importlib.metadata
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import highspy
@@ -58,7 +60,7 @@ class Answer:
 
 def version() -> str:
     """The solver by name and version, for what is kept."""
-    return f"HiGHS {highspy.Highs().version()}"
+    return f"HiGHS {importlib.metadata.version('highspy')}"
 
 
 class _Model:
@@ -66,7 +68,7 @@ class _Model:
 
     def __init__(self, given: Instance, rules: Rules, threads: int) -> None:
         self.given = given
-        self.solver: Any = highspy.Highs()
+        self.solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         self.solver.setOptionValue("output_flag", False)
         self.solver.setOptionValue("threads", threads)
         self.solver.setOptionValue("mip_rel_gap", 0.0)
@@ -99,7 +101,7 @@ class _Model:
         model, hosts = self.given.models[m], self.hosts[m]
         steps = [self.solver.addBinary() for _ in range(model.replicas)]
         self.p |= {(m, k): step for k, step in enumerate(steps, 1)}
-        for lower, higher in zip(steps, steps[1:], strict=False):
+        for lower, higher in pairwise(steps):
             self._row(lower - higher >= 0)
         if not hosts:
             self._row(self._total(steps) <= 0)
@@ -157,7 +159,7 @@ class _Model:
 
     def objectives(self) -> list[list[tuple[Any, float]]]:
         given = self.given
-        unmet = [(step, -given.models[m].weight) for (m, _), step in self.p.items()]
+        unmet = [(step, -float(given.models[m].weight)) for (m, _), step in self.p.items()]
         start = [(x, given.start_s(pair)) for pair, x in self.x.items() if pair not in given.current]
         gone = [(x, -1.0) for pair, x in self.x.items() if pair in given.current]
         return [unmet, start, gone]

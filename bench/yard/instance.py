@@ -1,4 +1,4 @@
-"""Placement instances made by seeded chance: hosts of eight kinds, models of twelve sizes, most of them running already.
+"""Placement instances made by seeded chance: hosts of eight kinds, models of twelve sizes, most running already.
 
 One instance is one number triple (hosts, models, seed) and a tightness: demand over memory. The same numbers give the
 same instance on every machine, so that an optimum found once can be kept. Called by the benches and by
