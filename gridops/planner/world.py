@@ -16,6 +16,7 @@ from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.units import PPM, render_ms
 from gridops.footprint.ledger import DeviceRoom, ram_of, rooms
 from gridops.model.fleet import Drain, Host, HostClass, HostKey, OnReturn, Runtime
+from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent
 from gridops.model.plan import HostLine, Plan
 from gridops.model.policy import BudgetPolicy, ModePolicy, PlanningPolicy, ScopeBudgets
@@ -52,6 +53,8 @@ class Inputs:
     """The proposal that people are looking at, if there is one."""
     written_off: frozenset[HostId] = frozenset()
     """Silent hosts that a person has given up: nothing is waited for any more."""
+    forecast: Forecast | None = None
+    """Demand to be expected. None: every profile's target is what its file says."""
 
 
 class Standing(IntEnum):
