@@ -100,6 +100,29 @@ def render_bytes(value: int) -> str:
     return f"{sign}{size} B"
 
 
+def render_need(value: int) -> str:
+    """An amount that is needed: as `render_bytes`, but rounded up, since less would not do."""
+    unit, factor = next(((u, f) for u, f in reversed(_SIZES.items()) if value >= f), ("B", 1))
+    tenths = -(-value * 10 // factor)
+    return _tenths(tenths if tenths < 1_000 else -(-tenths // 10) * 10, unit)
+
+
+def render_lack(need: int, have: int) -> tuple[str, str, str]:
+    """What is needed, what there is and what is missing, so that a line with these three adds up.
+
+    The one rule for all of them: one unit, in tenths; needed is rounded up, there is rounded down, and missing is the
+    difference of what is shown. GiB where a tenth of one is missing, else MiB, so that rounding never tells the story.
+    """
+    unit = "GiB" if (need - have) * 10 >= _SIZES["GiB"] else "MiB" if need >= _SIZES["MiB"] else "B"
+    wanted, there = -(-need * 10 // _SIZES[unit]), have * 10 // _SIZES[unit]
+    return _tenths(wanted, unit), _tenths(there, unit), _tenths(wanted - there, unit)
+
+
+def _tenths(tenths: int, unit: str) -> str:
+    whole, rest = divmod(abs(tenths), 10)
+    return f"{'-' if tenths < 0 else ''}{whole}{f'.{rest}' if rest else ''} {unit}"
+
+
 def exact_bytes(value: int) -> str:
     """The form that people write in YAML, without loss: `48GiB`, `1536MiB`, `17B`."""
     for unit, factor in reversed(_SIZES.items()):

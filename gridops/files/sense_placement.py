@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gridops.base.codes import sense as codes
-from gridops.base.units import PPM, counted, render_bytes
+from gridops.base.units import PPM, counted, render_lack
 from gridops.files.diagnose import Related
 from gridops.files.gather import Declared, Gathered
 from gridops.files.kinds_fleet import BACKEND_KINDS
@@ -149,7 +149,10 @@ def _runs(config: Config, size: Need, host: Host) -> str | None:
     if None in reasons:
         weight = sum(f.size_bytes for f in config.artifact.files)
         room = host.disk.artifacts_bytes - host.disk.keep_free_bytes if host.disk is not None else weight
-        return f"its disk holds {render_bytes(room)}, the artifact is {render_bytes(weight)}" if weight > room else None
+        if weight <= room:
+            return None
+        wants, have, _ = render_lack(weight, room)
+        return f"its disk holds {have}, the artifact is {wants}"
     return reasons[0]
 
 
@@ -160,8 +163,8 @@ def _fits(config: Config, size: Need, host: Host, backend: str) -> str | None:
     if len(rooms) < count:
         return f"the host has {len(rooms)} devices for {backend}, {count} are needed"
     if rooms[count - 1] < size.device_bytes:
-        have, wants = render_bytes(rooms[count - 1]), render_bytes(size.device_bytes)
-        return f"it needs {wants} per device, the host has {have}"
+        wants, have, lacks = render_lack(size.device_bytes, rooms[count - 1])
+        return f"it needs {wants} per device, the host has {have}: {lacks} short"
     return None
 
 

@@ -12,11 +12,11 @@ from typing import Any
 from gridops.base.codes import registry
 from gridops.base.ids import ReplicaId, short
 from gridops.base.record import to_data
-from gridops.base.units import render_bytes
+from gridops.base.units import render_lack, render_need
 from gridops.model.plan import Assignment, Choice, Decision, HostLine, Plan, Term, Unplaced
 from gridops.planner.render_layout import cells, clean, hang, pad
 from gridops.planner.render_text import Style, state_words
-from gridops.planner.render_words import Context, cost, place_line, seat, short_plan, why
+from gridops.planner.render_words import Context, cost, missing, place_line, seat, short_plan, why
 
 SCHEMA = "gridops.explain/1"
 NAMES_SHOWN = 12
@@ -108,8 +108,8 @@ def _runs(plan: Plan, assignment: Assignment, style: Style) -> list[str]:
         text = f"{launch.config}: {launch.engine} on {launch.backend}, context {launch.context}, lanes {launch.lanes}"
         lines += hang("  runs     ", clean(text), style.width)
     devices = len(assignment.seat.devices)
-    each = f"{render_bytes(assignment.device_bytes)}{' on each device' if devices > 1 else ''}"
-    host = f", {render_bytes(assignment.host_bytes)} of the host's memory" if assignment.host_bytes else ""
+    each = f"{render_need(assignment.device_bytes)}{' on each device' if devices > 1 else ''}"
+    host = f", {render_need(assignment.host_bytes)} of the host's memory" if assignment.host_bytes else ""
     return [*lines, *hang("  memory   ", each + host, style.width)]
 
 
@@ -163,8 +163,7 @@ def _value(term: Term, value: int) -> str:
 def _nowhere(unplaced: Unplaced, style: Style) -> list[str]:
     lines = hang("", f"{clean(unplaced.detail)} (gridops rule {unplaced.code})", style.width)
     if unplaced.nearest is not None and unplaced.nearest not in unplaced.detail:
-        amount = "" if unplaced.short_bytes is None else f", {render_bytes(unplaced.short_bytes)} short"
-        lines += hang("", f"Nearest: {unplaced.nearest}{amount}", style.width)
+        lines += hang("", f"Nearest: {unplaced.nearest}{missing(unplaced)}", style.width)
     return [*lines, *(["", *_groups(unplaced.hosts, style)] if unplaced.hosts else [])]
 
 
@@ -193,9 +192,12 @@ def _groups(found: Sequence[HostLine], style: Style) -> list[str]:
 
 
 def _amounts(members: Sequence[HostLine]) -> str:
+    """What the host that comes nearest needs and has."""
     known = [(m.need, m.have) for m in members if m.need is not None and m.have is not None]
     if not known:
         return ""
-    show = render_bytes if members[0].unit == "bytes" else str
-    need, have = max(n for n, _ in known), max(h for _, h in known)
-    return f"; needs {show(need)}, best has {show(have)}"
+    need, have = min(known, key=lambda pair: (pair[0] - pair[1], -pair[1]))
+    if members[0].unit != "bytes":
+        return f"; needs {need}, best has {have}"
+    wants, there, lacks = render_lack(need, have)
+    return f"; needs {wants}, best has {there}, {lacks} short"

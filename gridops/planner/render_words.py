@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from gridops.base.ids import HostId, replica_key, short
-from gridops.base.units import render_bytes, render_ms
+from gridops.base.units import render_bytes, render_lack, render_ms
 from gridops.model.plan import Decision, DecisionKind, Plan, Seat, Unplaced
 from gridops.model.policy import ScopeBudgets, ScopeMode
 
@@ -189,11 +189,20 @@ def nowhere(unplaced: Unplaced | None) -> str:
     if unplaced is None:
         return "fits nowhere"
     parts = [unplaced.detail or f"fits on none of {len(unplaced.hosts)} hosts"]
-    if unplaced.nearest is not None:
-        shortfall = "" if unplaced.short_bytes is None else f", {render_bytes(unplaced.short_bytes)} short"
-        if unplaced.nearest not in unplaced.detail:
-            parts.append(f"nearest {unplaced.nearest}{shortfall}")
+    if unplaced.nearest is not None and unplaced.nearest not in unplaced.detail:
+        parts.append(f"nearest {unplaced.nearest}{missing(unplaced)}")
     return "; ".join(parts)
+
+
+def missing(unplaced: Unplaced) -> str:
+    """`, 9.6 GiB short`: what the nearest host lacks, as in the line of that host; nothing when it is not memory."""
+    if unplaced.short_bytes is None:
+        return ""
+    lines = (h for h in unplaced.hosts if h.host == unplaced.nearest and h.unit == "bytes")
+    need, have = next(((h.need, h.have) for h in lines), (None, None))
+    if need is None or have is None:
+        need, have = unplaced.short_bytes, 0
+    return f", {render_lack(need, have)[2]} short"
 
 
 def touched_hosts(plan: Plan) -> tuple[HostId, ...]:

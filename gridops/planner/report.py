@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from gridops.base.codes import placement as codes
 from gridops.base.ids import ReplicaId
-from gridops.base.units import render_bytes
+from gridops.base.units import render_lack
 from gridops.model.fleet import HostClass
 from gridops.model.plan import HostLine, Shortfall
 from gridops.model.profile import Downtime, Profile
@@ -106,7 +106,8 @@ def _crowded(draft: Draft) -> list[Shortfall]:
             continue
         last = max(board.desired.values(), key=lambda c: (-_priority(draft, c.replica), c.replica))
         used, have = board.use(room.id, live=False).all_bytes, max(0, room.raw_bytes)
-        detail = f"{host} {room.id}: {render_bytes(used)} where {render_bytes(have)} may be, first to go {last.replica}"
+        wants, may, _ = render_lack(used, have)
+        detail = f"{host} {room.id}: {wants} where {may} may be, first to go {last.replica}"
         code = codes.OVER_MEMORY.code
         found.append(Shortfall(profile=last.profile, code=code, detail=detail, want=used, have=have))
     return found

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from gridops.base.codes import placement as codes
 from gridops.base.ids import HostId
-from gridops.base.units import render_bytes
+from gridops.base.units import render_lack
 from gridops.footprint.need import UnknownNeed, need
 from gridops.model.plan import HostLine, Unplaced
 from gridops.model.profile import Profile
@@ -98,11 +98,10 @@ def _summary(lines: Sequence[HostLine], hosts: int) -> tuple[str, str]:
     counts = Counter(line.code for line in lines)
     code = min(counts, key=lambda c: (c == codes.MAX_PER_HOST.code, -counts[c], c))
     nearest = min((line for line in lines if line.code == code), key=lambda line: (short(line) or 0, line.host))
-    amount = short(nearest)
-    detail = (
-        f"{nearest.host} is {render_bytes(amount)} short" if amount is not None else f"{nearest.host}: {nearest.detail}"
-    )
-    return code, f"fits on none of {hosts} hosts; {'nearest: ' if amount is not None else ''}{detail}"
+    if nearest.unit == "bytes" and nearest.need is not None and nearest.have is not None:
+        _, _, missing = render_lack(nearest.need, nearest.have)
+        return code, f"fits on none of {hosts} hosts; nearest: {nearest.host} is {missing} short"
+    return code, f"fits on none of {hosts} hosts; {nearest.host}: {nearest.detail}"
 
 
 def _spans_hosts(draft: Draft, profile: Profile, lines: Sequence[HostLine]) -> str | None:

@@ -28,7 +28,7 @@ def test_the_headline_is_capacity_while_any_host_could_hold_it() -> None:
     found = only(Fleet(hosts=hosts, profiles=(profile("c", gib=40),), drains=(Drain(host=HostId("ant"), reason="x"),)))
     assert (found.code, found.nearest) == (codes.INSUFFICIENT_DEVICE_MEMORY.code, "bee")
     assert found.short_bytes == 40 * GIB - (32 * GIB - -(-32 * GIB * 50_000 // 1_000_000))
-    assert found.detail == "fits on none of 4 hosts; nearest: bee is 9.6 GiB short"
+    assert found.detail == "fits on none of 4 hosts; nearest: bee is 9.7 GiB short"
     assert [(line.host, line.code) for line in found.hosts] == [
         ("ant", codes.HOST_DRAINING.code),
         ("bee", codes.INSUFFICIENT_DEVICE_MEMORY.code),

@@ -58,7 +58,7 @@ def test_equal_hosts_are_decided_by_name() -> None:
 def test_equal_reasons_stand_together_with_need_and_best() -> None:
     lines = explained(story(), "mixtral/2") or []
     at = next(n for n, line in enumerate(lines) if line.startswith("  8 hosts"))
-    assert "needs 47 GiB, best has 37.3 GiB" in lines[at]
+    assert "needs 47 GiB, best has 37.3 GiB, 9.7 GiB short" in " ".join(line.strip() for line in lines[at : at + 2])
     names = " ".join(lines[at + 1 : at + 3])
     assert "eu1-gpu-01" in names
     assert "eu1-gpu-12" in names
