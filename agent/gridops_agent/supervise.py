@@ -99,19 +99,25 @@ class Supervisor:
             # The agent is leaving. A process that is recorded stays; the next run adopts it.
             await asyncio.wait((recording,))
             if recording.cancelled() or recording.exception() is not None:
-                self._end_unrecorded(child)
+                self._end_unrecorded(child, spawn.body, handle)
             raise
         except BaseException:
-            self._end_unrecorded(child)
+            self._end_unrecorded(child, spawn.body, handle)
             raise
         await self.judge(spawn.body, handle)
         return handle
 
-    def _end_unrecorded(self, child: subprocess.Popen[bytes]) -> None:
-        """Nobody would know of this process after a restart: it must not outlive this moment."""
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        self._children.pop(child.pid, None)
+    def _end_unrecorded(self, child: subprocess.Popen[bytes], body: Digest, handle: Handle) -> None:
+        """Nobody would know of this process after a restart: neither it nor what it started may outlive this moment."""
+        now = self._platform.process(handle.pid)
+        if now is not None and now.birth == handle.birth:
+            # Our own child, alive or not yet reaped, and nobody reaps between two lines: the number is still its own.
+            os.killpg(handle.pid, signal.SIGKILL)
+            child.wait()
+        if self._children.get(handle.pid) is child:
+            del self._children[handle.pid]
+        for process in self._carrying(body):
+            self._platform.send(process, signal.SIGKILL)
 
     def _spawn(self, spawn: Spawn) -> subprocess.Popen[bytes]:
         environment = {name: os.environ[name] for name in KEPT if name in os.environ}
@@ -199,10 +205,13 @@ class Supervisor:
         number of a dead leader's group may have been given to others.
         """
         found = {p.pid: p for p in self._carrying(body)}
-        if handle is not None and self.prove(body, handle) is Proof.OURS:
-            for process in self._platform.processes():
-                if not process.zombie and handle.pid in (process.group, process.session):
-                    found[process.pid] = process
+        if handle is None:
+            return tuple(found[pid] for pid in sorted(found))
+        living = (p for p in self._platform.processes() if not p.zombie)
+        family = {p.pid: p for p in living if handle.pid in (p.group, p.session)}
+        # Proved after the look: a leader that is alive now has kept its number to itself all the while.
+        if self.prove(body, handle) is Proof.OURS:
+            found |= family
         return tuple(found[pid] for pid in sorted(found))
 
     def _carrying(self, body: Digest) -> list[Process]:

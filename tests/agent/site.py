@@ -7,6 +7,7 @@ test brings a controller of its own. Whatever a test does, `end` leaves no proce
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -58,6 +59,7 @@ from gridops_agent.core.events import Heard
 from gridops_agent.core.state import Held
 from gridops_agent.ledger import Identity, Ledger
 from gridops_agent.platform import here
+from gridops_agent.platform.base import Process
 from gridops_agent.shell import Agent
 from gridops_agent.statefolder import keep_roots
 from gridops_agent.supervise import HOME
@@ -281,23 +283,22 @@ class Site:
 
     def processes(self) -> list[int]:
         """Living processes that this host's agents have started."""
+        return [process.pid for process in self._left()]
+
+    def _left(self) -> list[Process]:
         platform, home = here(), str(self.state.resolve())
         return [
-            p.pid
-            for p in platform.processes()
-            if not p.zombie and (platform.environment(p.pid) or {}).get(HOME) == home
+            p for p in platform.processes() if not p.zombie and (platform.environment(p.pid) or {}).get(HOME) == home
         ]
 
     def end(self) -> None:
         """Kill whatever is left. A test that has to rely on it for more than tidying says so itself."""
         deadline = time.monotonic() + 10
-        while (left := self.processes()) and time.monotonic() < deadline:
-            for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, os.WNOHANG)
-                except (ProcessLookupError, ChildProcessError):
-                    continue
+        while (left := self._left()) and time.monotonic() < deadline:
+            for process in left:
+                here().send(process, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(process.pid, os.WNOHANG)
             time.sleep(0.02)
         assert not left
 

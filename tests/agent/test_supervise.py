@@ -23,8 +23,9 @@ from gridops_agent.platform import here
 from gridops_agent.supervise import COOKIE, Proof, Spawn, Supervisor, tail, trim_log
 from tests.agent.site import until
 
-BODY = digest_bytes(b"body")
-OTHER = digest_bytes(b"other")
+BODY = digest_bytes(b"body" + os.urandom(8))
+"""Of this run alone: a cookie is looked for among all processes, and other runs of these tests have theirs."""
+OTHER = digest_bytes(b"other" + os.urandom(8))
 QUICK = ((signal.SIGTERM, 0.5), (signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0))
 SLEEP = (sys.executable, "-Sc", "import time; time.sleep(60)")
 
@@ -40,7 +41,7 @@ def nothing_left() -> Iterator[None]:
     for process in here().processes():
         environment = here().environment(process.pid) or {}
         if not process.zombie and environment.get(COOKIE) in (BODY, OTHER):
-            os.kill(process.pid, signal.SIGKILL)
+            here().send(process, signal.SIGKILL)
 
 
 async def keep(handle: Handle) -> None:
