@@ -20,6 +20,7 @@ from gridops.cli.planning import place_of, plans_of, read_stored
 from gridops.cli.tables import table
 from gridops.files.plandoc import render_plan
 from gridops.files.projection import PlanBranch, PlanPlace
+from gridops.files.results import Result, read_result
 from gridops.model.plan import Plan
 from gridops.planner.render_compare import compare_document, compare_lines, same
 from gridops.planner.render_json import plan_document
@@ -32,7 +33,6 @@ from gridops.planner.render_words import Context as Words
 SHOWN = 20
 LIST_SCHEMA = "gridops.stored-plans/1"
 _HEADLINE = re.compile(r"# [0-9a-f]{8} [^:\n]+: ([^\n]*)\.\n")
-_OUTCOME = re.compile(r"^outcome: (.+)$", re.MULTILINE)
 
 LIST_EXAMPLES = """\b
 Examples:
@@ -105,14 +105,17 @@ def show(
     branch = plans_of(place)
     found = branch.find(name, _scope(context))
     plan = read_stored(place, branch, found.id, found.scope)
-    result = branch.result_text(found)
+    own = branch.result_text(found)
+    result = read_result(found.id, own) if own is not None else _carried_out(branch, found)
     words = Words(now_ms=int(time.time() * 1000), show_all=show_all)
+    outcome = {"outcome": result.outcome if own is not None and result is not None else None, "result": _became(result)}
+    said = "\n".join(_result_lines(found, result, own))
     context.emit(
         {
-            "text": lambda: "\n".join([*render_text(plan, words, _style(context)), *_result_lines(result)]),
-            "json": lambda: dump_json({**plan_document(plan, words), "outcome": _outcome(result)}),
+            "text": lambda: "\n".join([*render_text(plan, words, _style(context)), "", said]),
+            "json": lambda: dump_json({**plan_document(plan, words), **outcome}),
             "yaml": lambda: render_plan(plan),
-            "markdown": lambda: render_markdown(plan, words),
+            "markdown": lambda: f"{render_markdown(plan, words).rstrip()}\n\n{said}",
         }
     )
 
@@ -153,7 +156,7 @@ def _style(context: Context) -> Style:
 
 def _listed(branch: PlanBranch, places: list[PlanPlace]) -> list[Listed]:
     texts = branch.texts(places)
-    outcomes = {place: _outcome(texts[place][1]) for place in places}
+    outcomes = {place: _outcome(place, texts[place][1]) for place in places}
     return [
         Listed(
             place,
@@ -165,17 +168,32 @@ def _listed(branch: PlanBranch, places: list[PlanPlace]) -> list[Listed]:
     ]
 
 
+def _outcome(place: PlanPlace, text: str | None) -> str | None:
+    return None if text is None else read_result(place.id, text).outcome
+
+
+def _carried_out(branch: PlanBranch, place: PlanPlace) -> Result | None:
+    """The result of an apply of this plan, which stands beside the plan that it made."""
+    alike = [p for p in branch.places() if p.finished and (p.scope, _digest(p)) == (place.scope, _digest(place))]
+    texts = {p: text for p in alike if (text := branch.result_text(p)) is not None}
+    later = _carried_out_as(place, {p: _outcome(p, text) for p, text in texts.items()})
+    return None if later is None else read_result(later.id, texts[later])
+
+
 def _carried_out_as(place: PlanPlace, outcomes: Mapping[PlanPlace, str | None]) -> PlanPlace | None:
     """The first later plan with the same decisions that has a result: what an apply of this one made and did."""
-    digest = place.id.rpartition("-")[2]
     later = (
         other
         for other, outcome in outcomes.items()
         if outcome is not None
-        and (other.scope, other.id.rpartition("-")[2]) == (place.scope, digest)
+        and (other.scope, _digest(other)) == (place.scope, _digest(place))
         and other.id > place.id
     )
     return min(later, key=lambda other: other.id, default=None)
+
+
+def _digest(place: PlanPlace) -> str:
+    return place.id.rpartition("-")[2]
 
 
 def _table(context: Context, listed: list[Listed], branch: PlanBranch) -> list[str]:
@@ -196,10 +214,28 @@ def _line(item: Listed) -> dict[str, Any]:
     return {**line, "carried_out_as": item.later.id} if item.later is not None else line
 
 
-def _outcome(result: str | None) -> str | None:
-    match = _OUTCOME.search(result or "")
-    return match.group(1).strip('"') if match is not None else None
+def _became(result: Result | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    return {
+        "plan": result.plan,
+        "outcome": result.outcome,
+        "applied": result.applied,
+        "ended": result.ended,
+        "by": result.by,
+        "approved_by": list(result.approved_by),
+    }
 
 
-def _result_lines(result: str | None) -> list[str]:
-    return ["", "Result: none yet."] if result is None else ["", *result.rstrip().splitlines()]
+def _result_lines(place: PlanPlace, result: Result | None, own: str | None) -> list[str]:
+    """One sentence: applied or not, when, by whom, as which plan, with what outcome; then what the journal wrote."""
+    if result is None:
+        return ["Result: none yet; nobody applied it."]
+    when = f" {result.applied}" if result.applied is not None else ""
+    by = f" by {result.by}" if result.by is not None else ""
+    approved = f", approved by {', '.join(result.approved_by)}" if result.approved_by else ""
+    carried = f" as {result.plan}" if result.plan != place.id else ""
+    lines = [f"Result: applied{when}{by}{approved}{carried}: {result.outcome or 'outcome not known'}."]
+    if own is None:
+        return [*lines, f"  gridops plans show {result.plan}"]
+    return [*lines, *own.rstrip().splitlines()]

@@ -56,13 +56,58 @@ def test_a_plan_that_was_applied_names_the_one_that_was_carried_out(trusted, sto
 def test_a_stored_plan_is_shown_in_every_form(trusted, stored, call) -> None:
     text = call("-C", trusted.root, "plans", "show", "7f3a2c19").out
     assert "llama-70b/5" in text
-    assert "Result: none yet." in text
+    assert text.rstrip().endswith("Result: none yet; nobody applied it.")
     document = call("-C", trusted.root, "plans", "show", "7f3a", "-o", "json").json
-    assert from_data(Plan, {k: v for k, v in _record(document).items() if k != "outcome"}) == stored
+    assert from_data(Plan, {k: v for k, v in _record(document).items() if k not in ("outcome", "result")}) == stored
     assert call("-C", trusted.root, "plans", "show", "7f3a", "-o", "yaml").out.startswith("# 7f3a2c19 prod-eu: ")
     assert call("-C", trusted.root, "plans", "show", "7f3a", "-o", "markdown").out.startswith("<!-- gridops:plan")
     trusted.branch().write_result(stored.id, {"outcome": "done", "steps": []})
     assert "outcome: done" in call("-C", trusted.root, "plans", "show", "7f3a").out
+
+
+RESULT = {
+    "applied_ms": 4099115220000,
+    "applied": "2099-11-29T10:07:00Z",
+    "by": "ana",
+    "approved_by": ["ana", "mira"],
+    "outcome": "done",
+    "ended": "2099-11-29T10:09:00Z",
+}
+
+
+def test_a_plan_that_was_applied_says_when_by_whom_as_which_and_how_it_ended(trusted, stored, call) -> None:
+    applied = replace(stored, id=f"20991129T1007Z-{stored.id.rpartition('-')[2]}")
+    trusted.write(applied)
+    trusted.branch().write_result(applied.id, RESULT)
+    said = "Result: applied 2099-11-29T10:07:00Z by ana, approved by ana, mira"
+    shown = call("-C", trusted.root, "plans", "show", stored.id).out
+    assert f"{said} as {applied.id}: done.\n  gridops plans show {applied.id}\n" in shown
+    assert f"{said}: done.\n" in call("-C", trusted.root, "plans", "show", applied.id).out
+    assert f"{said} as" in call("-C", trusted.root, "plans", "show", stored.id, "-o", "markdown").out
+    document = call("-C", trusted.root, "plans", "show", stored.id, "-o", "json").json
+    assert document["outcome"] is None
+    assert document["result"] == {
+        "plan": applied.id, "outcome": "done", "applied": RESULT["applied"], "ended": RESULT["ended"],
+        "by": "ana", "approved_by": ["ana", "mira"],
+    }  # fmt: skip
+
+
+def test_an_apply_of_other_decisions_or_another_scope_is_not_the_result_of_a_plan(trusted, stored, call) -> None:
+    for other in (replace(stored, id="20991129T1007Z-00000000"), replace(stored, id=stored.id, scope="lab")):
+        trusted.write(other)
+        folder = f"plans/{other.scope}/{other.id}"
+        trusted.branch().branch.commit(
+            Writing(files={f"{folder}/result.yaml": b"outcome: done\n"}, message="a result of something else")
+        )
+    shown = call("-C", trusted.root, "--scope", "prod-eu", "plans", "show", stored.id).out
+    assert "Result: none yet" in shown
+
+
+def test_a_result_that_cannot_be_read_says_so_and_hides_nothing(trusted, stored, call) -> None:
+    file = f"plans/{stored.scope}/{stored.id}/result.yaml"
+    trusted.branch().branch.commit(Writing(files={file: b"outcome: [\n"}, message="torn"))
+    shown = call("-C", trusted.root, "plans", "show", stored.id).out
+    assert "Result: applied: outcome not known.\noutcome: [" in shown
 
 
 def test_a_hand_edited_plan_is_refused_by_name_and_line(trusted, stored, call) -> None:
