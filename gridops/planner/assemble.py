@@ -14,6 +14,7 @@ from gridops.model.plan import (
     Assignment,
     Cause,
     CauseKind,
+    Change,
     Cost,
     Decision,
     Generation,
@@ -132,11 +133,15 @@ def _reasons(draft: Draft, targets: Targets, left: Sequence[Item], missing: Sequ
     world = draft.world
     causes: dict[ReplicaId, Cause] = {}
     former: dict[ReplicaId, ReplicaId] = {}
+    again: dict[ReplicaId, Change] = {}
     ending: set[ReplicaId] = set()
     for replica, seat in draft.seats.items():
-        cause = seat.cause or _cause_of_staying(world, seat)
+        started = seat.origin.again if seat.origin is not None and seat.cause is None else None
+        cause = seat.cause or _cause_of_staying(world, seat) or (started.cause if started is not None else None)
         if cause is not None:
             causes[replica] = cause
+        if started is not None:
+            again[replica] = started.was
         if seat.origin is not None and seat.origin.former != replica:
             former[replica] = seat.origin.former
     for incumbent in targets.removed:
@@ -149,8 +154,8 @@ def _reasons(draft: Draft, targets: Targets, left: Sequence[Item], missing: Sequ
         if item.origin is not None and item.origin.verdict is Verdict.RELEASE:
             causes[item.origin.former] = item.cause
             ending.add(item.origin.former)
-    costs = {r: _cost(world, s) for r, s in draft.seats.items() if s.cause is not None}
-    return Reasons(causes, costs, former, frozenset(ending), empty=bool(empty_sets(world)), unplaced=missing)
+    costs = {r: _cost(world, s) for r, s in draft.seats.items() if s.cause is not None or r in again}
+    return Reasons(causes, costs, former, again, frozenset(ending), empty=bool(empty_sets(world)), unplaced=missing)
 
 
 def _cause_of_staying(world: World, seat: Seated) -> Cause | None:

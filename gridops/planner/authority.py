@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
+from gridops.base.ids import ProfileName
 from gridops.base.units import PPM
 from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan
 from gridops.model.policy import ActionClass, ApprovalPolicy, Mode, Risk, RiskNeed, ScopeBudgets, ScopeMode
@@ -172,12 +173,20 @@ def _forbidden(plan: Plan, decisions: tuple[Decision, ...], mode: ScopeMode, now
             return codes.HELD_CLASS, f"{decision.replica}: {decision.action_class.value} is not in automatic.allow"
         if decision.last_replica and decision.profile not in rules.last_replica:
             return codes.HELD_LAST_REPLICA, f"{decision.replica} is the last replica of {decision.profile}"
-    displaced = [d for d in decisions if d.cause.kind is CauseKind.DISPLACED]
-    loaded = [d for d in decisions if d.target is not None and d.cause.kind is not CauseKind.DISPLACED]
-    for decision in loaded if displaced else []:
-        if decision.profile not in rules.allow_displace:
-            return codes.HELD_DISPLACE, f"{decision.profile} would displace {displaced[0].replica}"
+    for profile in displacing(decisions):
+        if profile not in rules.allow_displace:
+            displaced = next(d for d in decisions if d.cause.kind is CauseKind.DISPLACED)
+            return codes.HELD_DISPLACE, f"{profile} would displace {displaced.replica}"
     return None
+
+
+def displacing(decisions: Iterable[Decision]) -> tuple[ProfileName, ...]:
+    """Profiles that one change set loads in place of others, in order: each needs `allow_displace`."""
+    together = tuple(decisions)
+    if all(d.cause.kind is not CauseKind.DISPLACED for d in together):
+        return ()
+    loaded = (d.profile for d in together if d.target is not None and d.cause.kind is not CauseKind.DISPLACED)
+    return tuple(dict.fromkeys(loaded))
 
 
 def _closed(decisions: tuple[Decision, ...], circumstances: Circumstances) -> tuple[Code, str] | None:

@@ -422,6 +422,7 @@ def _differences(view: _View) -> Iterator[tuple[tuple[DecisionKind, ReplicaId], 
     was = {t.profile: t for t in parent.terms} if parent is not None else {}
     now = {t.profile: t for t in view.plan.terms}
     survives = set()
+    placed = {d.replica for d in view.plan.decisions if d.kind is DecisionKind.PLACE}
     for a in view.plan.placement:
         old = view.former(a)
         if old is None:
@@ -436,6 +437,12 @@ def _differences(view: _View) -> Iterator[tuple[tuple[DecisionKind, ReplicaId], 
             or _acts_otherwise(was.get(old.profile), now.get(a.profile))
         ):
             yield (DecisionKind.CHANGE, a.replica), (old.seat, a.seat)
+        elif a.replica in placed:
+            # Started again where it stands: only when its host says that nothing of it runs, and could take it.
+            names = view.known_as(a)
+            mine = [r for r in view.live(a.seat.host) if r.replica in names and r.identity == a.launch]
+            if view.beat(a.seat.host) is None and all(r.state is ResidencyState.FAILED for r in mine):
+                yield (DecisionKind.PLACE, a.replica), (None, a.seat)
     for replica, old in view.before.items():
         if replica not in survives:
             yield (DecisionKind.REMOVE, replica), (old.seat, None)

@@ -51,6 +51,8 @@ class Reasons:
     costs: Mapping[ReplicaId, Cost] = field(default_factory=dict)
     former: Mapping[ReplicaId, ReplicaId] = field(default_factory=dict)
     """New id to old id, of replicas that were renamed."""
+    again: Mapping[ReplicaId, Change] = field(default_factory=dict)
+    """Replicas that are placed where they stand already, because nothing of them runs; and what became of it."""
     ending: frozenset[ReplicaId] = frozenset()
     """Removals without a successor."""
     empty: bool = False
@@ -161,6 +163,8 @@ def _seated(before: Side, after: Side, replica: ReplicaId, reasons: Reasons) -> 
     if changes or old.seat != new.seat:
         gentle = old.seat == new.seat and old.launch == new.launch
         return _decision(DecisionKind.CHANGE, new, old, changes, reasons, gentle=gentle)
+    if replica in reasons.again:
+        return _decision(DecisionKind.PLACE, new, None, (reasons.again[replica],), reasons)
     return None
 
 

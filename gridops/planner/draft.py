@@ -160,7 +160,9 @@ def _no_longer_fits(draft: Draft, incumbent: Incumbent) -> Incumbent | None:
     elif not incumbent.stuck and board.over_with(incumbent.claim):
         # Moving what nobody can vouch for would free nothing.
         kind, why = CauseKind.UNHEALTHY, f"{host} has too little memory beside its reserve and external use"
-    return None if why is None else replace(incumbent, verdict=Verdict.LEAVE, cause=Cause(kind=kind, detail=why))
+    if why is None:
+        return None
+    return replace(incumbent, verdict=Verdict.LEAVE, cause=Cause(kind=kind, detail=why), again=None)
 
 
 def _remain(draft: Draft, incumbent: Incumbent) -> None:

@@ -70,6 +70,7 @@ def _of_parent(world: World, names: Mapping[ProfileName, ProfileName]) -> Iterab
             runs=residency is not None or _nobody_can_say(world, a.seat.host),
             ready=residency is not None and residency.state is ResidencyState.READY,
             stuck=residency is not None and residency.state is ResidencyState.UNKNOWN,
+            again=world.given_up.get(a.replica),
         )
 
 

@@ -16,7 +16,7 @@ from gridops.model.profile import Config, Profile
 from gridops.model.snapshot import Residency
 from gridops.planner.capacity import Claim
 from gridops.planner.eligible import is_gpu_work, launch_of
-from gridops.planner.world import HostView, World
+from gridops.planner.world import GivenUp, HostView, World
 
 
 class Verdict(IntEnum):
@@ -51,6 +51,8 @@ class Incumbent:
     adopted: bool = False
     here_again: bool = False
     """Leaves its devices, not its host."""
+    again: GivenUp | None = None
+    """It is started anew where it stands, unless it finds another place: nothing of it runs, and nobody else will."""
     only_to: HostId | None = None
     """The only host it would leave for: a pin's, or its owner's where it ran before."""
 

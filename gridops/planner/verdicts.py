@@ -21,6 +21,28 @@ from gridops.planner.world import HostView, Standing, World, clock
 
 def judge(world: World, incumbent: Incumbent) -> Incumbent:
     """The verdict on one incumbent. Its profile may be gone: then only `targets` speaks about it."""
+    judged = _judge(world, incumbent)
+    return judged if judged.again is None or _may_start(world, judged) else replace(judged, again=None)
+
+
+def _may_start(world: World, incumbent: Incumbent) -> bool:
+    """Whether what was given up may be started on its seat again: nothing of it runs, and it could stand there."""
+    view, profile = world.hosts.get(incumbent.host), world.profiles.get(incumbent.assignment.profile)
+    if view is None or view.closed is not None or profile is None or incumbent.verdict > Verdict.LEAVE:
+        return False
+    names = names_of(world, incumbent.replica, incumbent.former)
+    here = [r for r in (*view.ours, *view.stuck) if r.replica in names and r.identity == incumbent.assignment.launch]
+    known = {r.id for r in view.rooms}
+    return (
+        all(r.state is ResidencyState.FAILED for r in here)
+        and allowed(profile, view, world.planning) is None
+        and _may_run(incumbent, view)
+        and current_config(profile, incumbent.launch) is not None
+        and all(device in known for device in incumbent.assignment.seat.devices)
+    )
+
+
+def _judge(world: World, incumbent: Incumbent) -> Incumbent:
     profile = world.profiles.get(incumbent.assignment.profile)
     if profile is None or world.mass_stale:
         return incumbent

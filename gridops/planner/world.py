@@ -18,7 +18,7 @@ from gridops.footprint.ledger import DeviceRoom, ram_of, rooms
 from gridops.model.fleet import Drain, Host, HostClass, HostKey, OnReturn, Runtime
 from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent
-from gridops.model.plan import HostLine, Plan
+from gridops.model.plan import Cause, Change, DecisionKind, HostLine, Plan
 from gridops.model.policy import BudgetPolicy, ModePolicy, PlanningPolicy, ScopeBudgets
 from gridops.model.profile import Profile
 from gridops.model.snapshot import (
@@ -35,6 +35,17 @@ from gridops.model.snapshot import (
 REPLACE_AFTER_MS = 600_000
 """When an opportunistic host without `absence` counts as lost. Doubling it leaves users waiting longer for a closed
 laptop; halving it copies models around for every lunch break."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A replica of the parent of which nothing runs on its seat, and that nobody starts there unless it is decided."""
+
+    replica: ReplicaId
+    """As the parent calls it."""
+    cause: Cause
+    was: Change
+    """What became of its process: part of the decision's name, so that another failure is another question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,8 @@ class Inputs:
     """Silent hosts that a person has given up: nothing is waited for any more."""
     forecast: Forecast | None = None
     """Demand to be expected. None: every profile's target is what its file says."""
+    given_up: tuple[GivenUp, ...] | None = None
+    """What whoever carries plans out has given up. None: nobody knows, so what the proposal that waits says counts."""
 
 
 class Standing(IntEnum):
@@ -110,6 +123,8 @@ class World:
     """Open hosts whose owners want the oldest copy kept when they come back."""
     proposed: Mapping[ReplicaId, HostId]
     """Where the proposal that waits would put replicas."""
+    given_up: Mapping[ReplicaId, GivenUp]
+    """By the parent's name."""
     mass_stale: tuple[HostId, ...]
     """Hosts that fell silent at once. Not empty: nothing may be taken away by this plan."""
 
@@ -135,7 +150,21 @@ def look(inputs: Inputs) -> World:
         budgets=desired.budgets.of(inputs.scope),
         returning=tuple(v for v in hosts.values() if v.closed is None and _keeps_oldest(v.host)),
         proposed={a.replica: a.seat.host for a in inputs.waiting.placement} if inputs.waiting is not None else {},
+        given_up={g.replica: g for g in _given_up(inputs)},
         mass_stale=_mass_stale(inputs, hosts),
+    )
+
+
+def _given_up(inputs: Inputs) -> tuple[GivenUp, ...]:
+    """Who plans without knowing the controller's memory asks again what its proposal asks."""
+    parent, waiting = inputs.parent, inputs.waiting
+    if inputs.given_up is not None or parent is None or waiting is None:
+        return inputs.given_up or ()
+    seats = {a.replica: (a.seat, a.launch) for a in parent.placement}
+    return tuple(
+        GivenUp(d.replica, d.cause, d.changes[0])
+        for d in waiting.to_do
+        if d.kind is DecisionKind.PLACE and d.changes and seats.get(d.replica) == (d.target, d.launch)
     )
 
 
