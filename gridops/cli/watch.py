@@ -5,12 +5,14 @@ Talks on stderr: text on a terminal, JSON lines otherwise. Decides nothing; `gri
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gridops.base.errors import BadSetup, EdgeError, Failed, NoRoom
+from gridops.base.errors import BadSetup, Failed, NoRoom
 from gridops.base.units import parse_ms
 from gridops.cli.output import Usage, context_of
 
@@ -40,32 +42,37 @@ def run(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Look once, plan once, write, and end.")] = False,
 ) -> int:
-    import asyncio
-
     from gridops.controller import log
     from gridops.controller.service import Controller
     from gridops.controller.shell import Options, Shell
+    from gridops.controller.shell_full import lasting
     from gridops.controller.start import ground, listen_on, opening
 
     context = context_of(ctx)
     context.check(("text", "json", "jsonl"))
     every_s = _seconds(interval)
     log.begin(verbosity=context.verbosity, plain=False if context.machine else None)
-    try:
+    with _settled():
         found = ground(context.directory)
         address = None if once else listen_on(listen, found.settings)
-        controller = Controller(opening(found, state))
-    except NoRoom:
-        raise  # it passes: a service manager shall try again
-    except Failed as error:
-        # Nothing that a restart would repair: a service manager must not try for ever.
-        raise BadSetup(error.message, hints=error.hints) from error
-    shell = Shell(controller, found.checkout, Options(address, every_s, once))
+        begun = opening(found, state)
+
+    def begin() -> Shell:
+        with _settled():
+            return Shell(Controller(begun), found.checkout, Options(address, every_s, once))
+
+    return lasting(begin, begun.state, address)
+
+
+@contextlib.contextmanager
+def _settled() -> Iterator[None]:
+    """What no restart would repair is a BadSetup: a service manager must not try for ever."""
     try:
-        return asyncio.run(shell.run())
-    except EdgeError:
-        controller.close()
-        raise
+        yield
+    except NoRoom:
+        raise  # it passes
+    except Failed as error:
+        raise BadSetup(error.message, hints=error.hints) from error
 
 
 def _seconds(interval: str | None) -> float | None:

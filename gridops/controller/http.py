@@ -23,6 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gridops.base.codes.control import BAD_REQUEST, TOO_LARGE
 from gridops.base.codes.refusals import BAD_SIGNATURE, GO414, REQUEST_EXPIRED, REQUEST_NOT_YET
@@ -34,6 +35,8 @@ from gridops.controller.statedir import StateDir
 
 log = logging.getLogger("gridops.http")
 
+HEAD_TIMEOUT_S = 10.0
+"""So long a caller may take to say what it wants, from the connection or from the first byte of a further request."""
 BODY_TIMEOUT_S = 15.0
 CONNECTIONS = 2_048
 _STATUS = {
@@ -47,6 +50,10 @@ _STATUS = {
     "not_found": 404,
     "not_ready": 503,
 }
+
+
+class Late(Refusal):
+    """The rest of this body is not waited for: the connection ends with the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +74,15 @@ def application(api: Api) -> Starlette:
 
 
 def listener(api: Api, listen: Listen, state: StateDir) -> Listener:
-    """A server with TLS 1.3 only, ready to be served by the shell's loop, which keeps its own signal handlers."""
+    """The listener of a running controller."""
+    return opened(application(api), listen, state)
+
+
+def opened(app: Starlette, listen: Listen, state: StateDir) -> Listener:
+    """A server with TLS 1.3 only, ready to be served by the caller's loop, which keeps its own signal handlers."""
     state.check_tls()
     config = uvicorn.Config(
-        application(api),
+        app,
         ssl_certfile=str(state.tls_cert),
         ssl_keyfile=str(state.tls_key),
         lifespan="off",
@@ -82,6 +94,7 @@ def listener(api: Api, listen: Listen, state: StateDir) -> Listener:
         timeout_graceful_shutdown=3,
         ws="none",
         loop="none",
+        http=Impatient,
     )
     try:
         config.load()
@@ -128,6 +141,57 @@ class Listener(uvicorn.Server):
         yield
 
 
+class Impatient(H11Protocol):
+    """One connection, ended when no request comes out of it within HEAD_TIMEOUT_S.
+
+    The server by itself bounds the pause between two requests only: who sends nothing, or a byte each second, would
+    hold its connection for ever, and with enough of them the hosts are turned away.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """A request that is being answered has bounds of its own; more bytes never prolong the wait for one."""
+        if self._answering():
+            self._unwatch()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self._end)
+
+    def _answering(self) -> bool:
+        # Before the first request there is no cycle, whatever the declared type says.
+        return not getattr(self.cycle, "response_complete", True)
+
+    def _unwatch(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _end(self) -> None:
+        self._deadline = None
+        if self._answering():
+            return
+        log.info("a connection from %s ended: no request within %g s", self.client, HEAD_TIMEOUT_S)
+        if getattr(self, "cycle", None) is None and not self.transport.is_closing():
+            words = f"no request arrived within {HEAD_TIMEOUT_S:g} s\n".encode()
+            head = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: text/plain\r\n"
+            self.transport.write(f"{head}content-length: {len(words)}\r\n\r\n".encode() + words)
+        self.transport.close()
+        # Closing TLS waits for the other side, which here is the one that does not speak.
+        self.loop.call_later(1.0, self.transport.abort)
+
+
 def _handler(api: Api, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         try:
@@ -162,7 +226,7 @@ async def _json(request: Request, most: int) -> Any:
                 if len(raw) > most:
                     raise Refusal(TOO_LARGE.code, f"the body has more than {most} bytes")
     except TimeoutError:
-        raise Refusal(BAD_REQUEST.code, f"the body did not arrive within {BODY_TIMEOUT_S:g} s") from None
+        raise Late(BAD_REQUEST.code, f"the body did not arrive within {BODY_TIMEOUT_S:g} s") from None
     except ClientDisconnect:
         raise Refusal(BAD_REQUEST.code, "the caller went away before the body was complete") from None
     try:
@@ -190,7 +254,7 @@ def _refused(api: Api, error: GridopsError) -> Response:
             "exit_code": error.exit_code,
         }
     }
-    return Answer(body, status_code=status)
+    return Answer(body, status_code=status, headers={"connection": "close"} if isinstance(error, Late) else None)
 
 
 class Answer(JSONResponse):

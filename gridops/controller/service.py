@@ -34,6 +34,7 @@ from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
 from gridops.controller.eventring import EventRing
+from gridops.controller.faults import Faults
 from gridops.controller.metrics import Counters
 from gridops.controller.statedir import StateDir
 from gridops.controller.views import View
@@ -79,6 +80,7 @@ class Controller:
             )
         self.events = EventRing()
         self.counters = Counters()
+        self.faults = Faults(self.dir.path)
         authority, damage = open_authority(self.dir.path, chain.root.controller_epoch)
         self.writer = Writer(authority, self._watch)
         self.outcomes: dict[ScopeName, Outcome] = {}
@@ -124,7 +126,8 @@ class Controller:
         return reading.now_ms
 
     def view(self) -> View:
-        return View(self.state, self.soft, self.now(), self.writer.length, self.ready, self.progress)
+        faults = self.faults.standing()
+        return View(self.state, self.soft, self.now(), self.writer.length, self.ready, self.progress, faults)
 
     def rights(self, scope: ScopeName, now_ms: int) -> Rights:
         return Rights(self.state, scope, permitted(self.state, scope, now_ms), self.soft.chain, now_ms)

@@ -2,7 +2,8 @@
 
 One thread owns the controller; git and planning run beside it on values that cannot change, and what they bring is
 judged again when they return. Hints only wake. When the journal cannot be written the loop ends at once with that
-error, because what is in memory is then more than may be claimed.
+error, because what is in memory is then more than may be claimed. Any other fault in a piece of work is kept and
+shown, and the loop goes on with the rest: what was in force stays in force.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gridops.base.errors import GridopsError
@@ -44,6 +46,9 @@ PROJECT_AGAIN_S = 10.0
 STATE_EVERY_S = 5.0
 """The material snapshot is looked at for changes this often; it is written only when it differs."""
 QUIET_EVERY_S = 3_600.0
+LOOKING = "looking at the repository"
+READING = "reading the newest commit"
+WRITING = "writing plans to git"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,8 @@ class Shell:
         self.git_hint = asyncio.Event()
         self.exit_code = 0
         self._fault: BaseException | None = None
+        self._seen: CommitId | None = None
+        """The newest commit there is; `_read` is the newest that was taken in."""
         self._read: CommitId | None = None
         self._last_pass_s = 0.0
         self._unpushed = False
@@ -75,7 +82,7 @@ class Shell:
         """Until a signal, or until the journal is lost. Returns the exit code; raises what ended it otherwise."""
         self.controller.events.listener = lambda e: log.info("%s", e.text, extra={"event": e.kind})
         await self._look(first=True)
-        self._has_a_past(await asyncio.to_thread(self._finished_plans))
+        await self._outlived("reading the plans in git", self._remember)
         if self.options.once:
             return await self._once()
         loop = asyncio.get_running_loop()
@@ -121,7 +128,7 @@ class Shell:
             asyncio.create_task(self._guarded(coroutine), name=name)
             for name, coroutine in (
                 ("git", self._git()),
-                ("hints", hints(self.checkout, self.stop, self.git_hint.set)),
+                ("hints", self._hints()),
                 ("passes", self._passes()),
                 ("projection", self._projection()),
                 ("quiet", self._quiet()),
@@ -144,6 +151,28 @@ class Shell:
         except BaseException as error:  # noqa: BLE001 - it is raised again where the loop ends
             self.fail(error)
 
+    async def _outlived(self, name: str, work: Callable[[], Awaitable[None]], *, patient: bool = True) -> bool:
+        """Do a piece of work; whether it was done. A fault of ours in it is kept and shown, and the loop goes on.
+
+        Not what leaves the journal behind the memory: then only a start from the journal is whole again. `patient`:
+        what met a fault is left alone for a while, unless a new commit came.
+        """
+        faults, accepted = self.controller.faults, self.controller.state.accepted
+        about = (self._seen, accepted.commit if accepted is not None else None)
+        if patient and faults.waits(name, about, _mono_ms()):
+            return False
+        try:
+            await work()
+        except Lost:
+            raise
+        except Exception as fault:
+            if not self.controller.writer.whole:
+                raise
+            faults.met(name, fault, about, (self.controller.now(), _mono_ms()))
+            return False
+        faults.over(name)
+        return True
+
     async def _until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await self._guarded(work)
@@ -161,32 +190,54 @@ class Shell:
                 await self._look()
 
     def _every_s(self) -> float:
-        source = intake.source_of(self.checkout, self._settings())
         if self.options.interval_s is not None:
             return self.options.interval_s
-        return LOCAL_EVERY_S if source.remote is None else self._settings_or_default().fetch_every_ms / 1000
+        settings = self._settings_or_default()
+        return LOCAL_EVERY_S if settings.remote_url is None else settings.fetch_every_ms / 1000
 
     async def _look(self, first: bool = False) -> None:
-        """Find the newest commit and judge it, if it is one we have not read."""
+        """Find the newest commit and judge it, if it is one we have not read. Never ends the loop."""
+        found = await self._outlived(LOOKING, partial(self._find, first), patient=False)
+        if found and self._seen != self._read:
+            await self._outlived(READING, self._take)
+
+    async def _find(self, first: bool) -> None:
+        """The newest commit there is."""
         soft = self.controller.soft.git
-        try:
+        with self._told():
             source = intake.source_of(self.checkout, self._settings())
             soft.branch = source.branch
-            tip = await asyncio.to_thread(intake.tip, self.checkout, source, not first)
-            accepted = self.controller.state.accepted
-            if tip != self._read:
-                after = accepted.commit if accepted is not None else None
-                found = await asyncio.to_thread(intake.read, self.checkout, tip, after)
-                if self.controller.found(found):
-                    self.changed()
-                self._read = tip
-            soft.tip, soft.checked_ms, soft.error = tip, self.controller.now(), None
+            self._seen = soft.tip = await asyncio.to_thread(intake.tip, self.checkout, source, not first)
+            soft.checked_ms = self.controller.now()
+            if self._seen == self._read:
+                soft.error = None
+
+    async def _take(self) -> None:
+        """Judge the newest commit: it becomes the intent, or is refused."""
+        tip, accepted = self._seen, self.controller.state.accepted
+        assert tip is not None
+        with self._told():
+            after = accepted.commit if accepted is not None else None
+            if self.controller.found(await asyncio.to_thread(intake.read, self.checkout, tip, after)):
+                self.changed()
+            self._read = tip
+            self.controller.soft.git.error = None
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """What the world says no to is shown, and tried again at the next look; a fault of ours is shown too."""
+        soft = self.controller.soft.git
+        try:
+            yield
         except Lost:
             raise
         except GridopsError as error:
             if soft.error != error.message:
                 log.warning("git: %s", error.message)
             soft.error, soft.checked_ms = error.message, self.controller.now()
+        except Exception as fault:
+            soft.error = f"a fault of gridops ({type(fault).__name__})"
+            raise
 
     def _settings(self) -> FleetSettings | None:
         accepted = self.controller.state.accepted
@@ -212,9 +263,16 @@ class Shell:
         if self.controller.state.accepted is None:
             return
         for scope in self._scopes():
-            if await self.planning.consider(scope):
-                self.wake.set()
-            self.controller.reconcile(scope)
+            await self._outlived(f"planning scope {scope}", partial(self._plan, scope))
+            # What was planned before goes on being carried out, whatever became of the newest plan.
+            await self._outlived(f"carrying out scope {scope}", partial(self._reconcile, scope))
+
+    async def _plan(self, scope: ScopeName) -> None:
+        if await self.planning.consider(scope):
+            self.wake.set()
+
+    async def _reconcile(self, scope: ScopeName) -> None:
+        self.controller.reconcile(scope)
 
     def _scopes(self) -> tuple[ScopeName, ...]:
         """Scopes that the intent names, and those that still have something in force."""
@@ -236,12 +294,16 @@ class Shell:
 
     async def _project(self, with_state: bool) -> bool:
         """Write what is due; False after a failure, which is shown and tried again later."""
+        await self._outlived(WRITING, lambda: self._write(with_state))
+        return self.controller.soft.project_error is None and WRITING not in dict(self.controller.faults.standing())
+
+    async def _write(self, with_state: bool) -> None:
         controller = self.controller
         if controller.state.accepted is None:
-            return True
+            return
         work = due(controller.state, controller.soft, controller.roster, controller.now(), with_state=with_state)
         if not work and not self._unpushed:
-            return True
+            return
         written = await asyncio.to_thread(carry_out, self._place(), work, owed=self._unpushed)
         self._unpushed = written.unpushed
         controller.commit(written.rows, controller.now())
@@ -253,7 +315,6 @@ class Shell:
         if written.error is not None and written.error != controller.soft.project_error:
             log.warning("writing plans to git failed, it will be tried again: %s", written.error)
         controller.soft.project_error = written.error
-        return written.error is None
 
     def _place(self) -> Place:
         settings = self._settings_or_default()
@@ -269,9 +330,9 @@ class Shell:
         except GridopsError:
             return False
 
-    def _has_a_past(self, finished: bool) -> None:
+    async def _remember(self) -> None:
         """A new journal under a fleet that has applied plans before is a loss, not a beginning."""
-        if finished and self.controller.journal_was_empty:
+        if self.controller.journal_was_empty and await asyncio.to_thread(self._finished_plans):
             self.controller.distrust(
                 "the journal is new although this fleet has applied plans before; run: gridops controller rebuild"
             )
@@ -294,9 +355,18 @@ class Shell:
         words = "watching %s; listening on https://%s:%d; term %d.%d"
         log.info(words, source.shown, host, port, term.epoch, term.counter, extra={"event": "start"})
 
+    async def _hints(self) -> None:
+        """Without hints there is still the interval, so a fault here ends the hints and nothing else."""
+        await self._outlived("watching the repository", lambda: hints(self.checkout, self.stop, self.git_hint.set))
+        await self.stop.wait()
+
     async def _quiet(self) -> None:
         while not self.stop.is_set():
             await asyncio.sleep(QUIET_EVERY_S)
             plans = sum(s.plans for s in self.controller.soft.scopes.values())
             quiet = sum(s.quiet for s in self.controller.soft.scopes.values())
             log.info("quiet: %d plans made, %d of them with no new decisions", plans, quiet, extra={"event": "quiet"})
+
+
+def _mono_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

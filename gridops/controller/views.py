@@ -20,6 +20,7 @@ from gridops.controller.core.progress import LOCK_IDLE_MS, Progress
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import Apply, ScopeBook, State
+from gridops.controller.faults import Fault
 from gridops.controller.models import models
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan
@@ -44,6 +45,8 @@ class View:
     ready: bool
     progress: dict[PlanId, tuple[Progress, ...]]
     """Of the newest apply of each scope, as the last pass saw it."""
+    faults: tuple[tuple[str, Fault], ...] = ()
+    """Faults of our own that stand, by what was being done."""
 
     @property
     def roster(self) -> Roster:
@@ -330,6 +333,10 @@ def _alarms(view: View) -> tuple[d.AlarmDoc, ...]:
     found = [
         d.AlarmDoc(key=key, text=a.text, since=render_instant(a.at_ms), host=a.host)
         for key, a in sorted(view.state.alarms.items())
+    ]
+    found += [
+        d.AlarmDoc(key=f"fault:{work}", text=fault.text, since=render_instant(fault.since_ms))
+        for work, fault in view.faults
     ]
     if view.state.distrust is not None:
         since = render_instant(view.soft.started_ms)

@@ -59,6 +59,11 @@ class Writer:
         """Number of the newest row."""
         return self._n
 
+    @property
+    def whole(self) -> bool:
+        """What is in memory is what is durable: no row waits, and none was taken in by half."""
+        return not self._buffer and self._lost is None
+
     def replay(self) -> int:
         """Fold what the journal holds, from its newest snapshot on; the number of its newest row.
 

@@ -28,7 +28,7 @@ class Authority:
     def __init__(self, journal: Journal, term: Term, lock: int) -> None:
         self.journal = journal
         self.term = term
-        self._lock = lock
+        self._lock: int | None = lock
 
     @classmethod
     def open(cls, directory: Path, epoch: int) -> Authority:
@@ -58,10 +58,13 @@ class Authority:
         return self.term
 
     def close(self) -> None:
-        """Close the journal, then let the lock go. The term is not given back."""
+        """Close the journal, then let the lock go. The term is not given back. Closing again does nothing."""
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return  # its number may be somebody else's file by now
         self.journal.close()
         with contextlib.suppress(OSError):
-            os.close(self._lock)
+            os.close(lock)
 
     def __enter__(self) -> Self:
         return self

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gridops.base.errors import BadSetup, Busy, EdgeError, Failed, NoRoom
+from gridops.base.units import render_bytes
 from gridops.disk.atomic import failed, sync_directory
 from gridops.disk.quarantine import set_aside
 from gridops.store.errors import Damaged
@@ -22,6 +23,10 @@ from gridops.store.errors import Damaged
 APPLICATION_ID = 0x67726A31
 """Marks the file as ours (`grj1`): a database of somebody else is refused, not set aside."""
 BUSY_TIMEOUT_S = 5.0
+LITTLE_BYTES = 1 << 20
+"""With less than this, a disk that fails a write fails it for want of room: the log alone grows by more."""
+_IO = "SQLITE_IOERR"
+"""SQLite says `full` for a data page only; where its index cannot grow, or a quota ends, it says this."""
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _UNREADABLE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH", "OperationalError")
 """The contents are wrong. The last one, without a name of SQLite's, is text that is no UTF-8."""
@@ -77,11 +82,29 @@ def refused(error: sqlite3.Error, what: str, path: Path, damage: type[Exception]
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if is_locked(error):
         return Busy(f"cannot {what} {path}: another process has it locked", hints=(f"see who: fuser -v {path}",))
-    if name == "SQLITE_FULL":
-        return NoRoom(f"cannot {what} {path}: no space left on its file system", hints=(f"df -h {path.parent}",))
+    if name == "SQLITE_FULL" or (name.startswith(_IO) and free_bytes(path.parent) < LITTLE_BYTES):
+        return no_room(what, path)
     if name.startswith(_UNREADABLE):
         return damage(f"cannot {what} {path}: {error} ({name})")
     return Failed(f"cannot {what} {path}: {error} ({name})", hints=(f"look at the disk under {path.parent}",))
+
+
+def free_bytes(folder: Path) -> int:
+    """What this process may still write there; 0 where no more files can be made."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return LITTLE_BYTES
+    return 0 if found.f_files and not found.f_favail else found.f_bavail * found.f_frsize
+
+
+def no_room(what: str, path: Path) -> NoRoom:
+    """The file system of `path` is full: which folder, how much is free, what to do."""
+    folder = path.parent
+    return NoRoom(
+        f"cannot {what} {path}: no space left on the file system of {folder}, {free_bytes(folder)} bytes are free",
+        hints=(f"free at least {render_bytes(LITTLE_BYTES)} there; see what fills it: df -h {folder}",),
+    )
 
 
 def quarantine(path: Path, reason: str) -> Damaged:

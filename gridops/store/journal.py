@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gridops.base import canon, limits
-from gridops.base.errors import BadSetup, Bug, Failed
+from gridops.base.errors import BadSetup, Bug, Busy, Failed, NoRoom
 from gridops.base.ids import Digest
 from gridops.protocol.messages import Term
-from gridops.store.database import NotWhole, connect, is_locked, quarantine, refused, transaction
+from gridops.store.database import NotWhole, connect, quarantine, refused, transaction
 from gridops.store.errors import StaleWriter
 
 MIGRATIONS = (
@@ -100,7 +100,7 @@ class Journal:
         """Taken by `take_term`."""
         self._connection = connection
         self._lock = threading.Lock()
-        self._broken: str | None = None
+        self._broken: Exception | None = None
 
     @classmethod
     def open(cls, path: Path) -> Journal:
@@ -212,7 +212,8 @@ class Journal:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         if self._broken is not None:
-            raise Failed(f"nothing more is written to {self.path} since it failed: {self._broken}")
+            kind = NoRoom if isinstance(self._broken, NoRoom) else Failed
+            raise kind(f"nothing more is written to {self.path} since it failed: {self._broken}")
         with transaction(self._connection) as connection:
             yield connection
 
@@ -230,11 +231,11 @@ class Journal:
             yield connection
 
     def _stop(self, error: Exception, what: str) -> NoReturn:
-        if not (isinstance(error, sqlite3.Error) and is_locked(error)):
-            self._broken = str(error)
-        if isinstance(error, sqlite3.Error):
-            raise refused(error, what, self.path) from error
-        raise Failed(f"the journal {self.path} is damaged: {error}") from error
+        told = refused(error, what, self.path) if isinstance(error, sqlite3.Error) else None
+        told = told or Failed(f"the journal {self.path} is damaged: {error}")
+        if not isinstance(told, Busy):
+            self._broken = told
+        raise told from error
 
     def _guard(self) -> _Guard:
         query = "SELECT epoch, counter, first, before, last, tip, digest FROM guard"
