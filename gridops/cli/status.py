@@ -1,6 +1,7 @@
 """`gridops status`: one screen of what is: intent, mode, plans that wait, models, hosts, alarms.
 
-Everything shown is the controller's answer; this module lays it out and counts nothing twice.
+Everything shown is the controller's answer; this module lays it out and counts nothing twice. A controller that does
+not answer leaves what lies in git (`status_stored`), said to be that, and exit code 69.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Annotated, Any
 
 import typer
 
+from gridops.base.errors import Unreachable
 from gridops.base.ids import ScopeName, short
 from gridops.base.units import counted, parse_instant, render_clock, render_ms
-from gridops.cli import exits
+from gridops.cli import exits, status_stored
 from gridops.cli.client import Client, connect
 from gridops.cli.host import Controller
 from gridops.cli.output import Context, context_of, dump_json
@@ -42,20 +44,25 @@ def status(
       gridops status
       gridops status -o wide
       gridops status --exit-status -o json > status.json
+
+    When the controller does not answer, the newest state in git is shown with its age, and the exit code is 69.
     """
     context = context_of(ctx)
     context.check(("text", "wide", "json"))
     client = connect(context, controller)
-    document = show(context, client)
+    code = show(context, client)
     while watch:
         time.sleep(2)
-        document = show(context, client)
-    return exits.FAILED if exit_status and attention(document) else exits.OK
+        code = show(context, client)
+    return code if exit_status or code != exits.FAILED else exits.OK
 
 
-def show(context: Context, client: Client) -> Doc:
-    """Ask once and print."""
-    document: Doc = client.get("/v1/status")
+def show(context: Context, client: Client) -> int:
+    """Ask once and print; 0, 1 if anything needs attention, 69 if nobody answered. Raises when nothing can be shown."""
+    try:
+        document: Doc = client.get("/v1/status")
+    except Unreachable as silence:
+        return _show_stored(context, silence)
     document["scopes"] = [s for s in document["scopes"] if context.wants(ScopeName(s["scope"]))]
     now_ms = parse_instant(document["time"])
     context.emit(
@@ -65,7 +72,15 @@ def show(context: Context, client: Client) -> Doc:
             "json": lambda: dump_json(document),
         }
     )
-    return document
+    return exits.FAILED if attention(document) else exits.OK
+
+
+def _show_stored(context: Context, silence: Unreachable) -> int:
+    document = status_stored.stored(context, silence, time.time_ns() // 1_000_000)
+    context.say(f"error: {silence.message}", *(f"  hint: {hint}" for hint in silence.hints), level=-1)
+    shown = "\n".join(status_stored.lines(document, _columns(context)))
+    context.emit({"text": lambda: shown, "wide": lambda: shown, "json": lambda: dump_json(document)})
+    return silence.exit_code
 
 
 def lines(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iterator[str]:
@@ -86,6 +101,8 @@ def lines(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Itera
 def attention(document: Doc) -> list[str]:
     """What a person should look at, one phrase each, most urgent first."""
     found = [str(a["text"]) for a in document.get("alarms", [])]
+    if document["controller"].get("project_error"):
+        found.append("plans are not written to git")
     refused = document["intent"].get("refused")
     if refused:
         found.append(f"commit {refused['commit'][:7]} is refused")
@@ -96,6 +113,7 @@ def attention(document: Doc) -> list[str]:
         if scope.get("proposal"):
             found.append(f"plan {short(scope['proposal']['decisions_digest'])}")
     found += [f"{p['host']} waits to be admitted" for p in document.get("pending", [])]
+    found += [f"{h['host']}: {alarm}" for h in document["hosts"] for alarm in h["alarms"]]
     found += [f"{h['host']} is silent" for h in document["hosts"] if h["admitted"] and not h["heard"]]
     return found
 
@@ -103,6 +121,8 @@ def attention(document: Doc) -> list[str]:
 def _warnings(document: Doc) -> Iterator[str]:
     if not document["controller"]["trusted"]:
         yield "THE JOURNAL CANNOT BE TRUSTED: no command is sent. Run: gridops controller rebuild"
+    if document["controller"].get("project_error"):
+        yield f"plans are not written to git, it is tried again: {document['controller']['project_error']}"
     for alarm in document.get("alarms", []):
         host = f" ({alarm['host']})" if alarm.get("host") else ""
         yield f"alarm{host}: {alarm['text']}"
