@@ -138,7 +138,7 @@ def _controller(context: Context) -> Iterator[Finding]:
         yield Finding("fail", f"alarm: {alarm['text']}", "gridops status")
     for host in document["hosts"]:
         if host["admitted"] and not host["heard"]:
-            yield Finding("warn", f"host {host['host']} is silent", "gridops status")
+            yield Finding("warn", f"host {host['host']} is {host['state']}", "gridops host list")
 
 
 CHECKS: tuple[Callable[[Context], Iterator[Finding]], ...] = (

@@ -166,7 +166,7 @@ def _listing(status: Any, context: Context) -> list[str]:
         (
             h["host"],
             h["scope"],
-            h["state"] if h["heard"] else "silent",
+            h["state"],
             "yes" if h["admitted"] else "no",
             str(len([r for r in h["residencies"] if r["state"] not in ("absent", "cached")])),
             "draining" if h["draining"] else ", ".join(h["reasons"]),

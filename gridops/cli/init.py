@@ -23,8 +23,9 @@ permissions: {contents: read}
 jobs:
   plan:
     runs-on: ubuntu-24.04
+    timeout-minutes: 10
     steps:
-      - uses: actions/checkout@v5
+      - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
         with: {fetch-depth: 0}
       - run: pipx run gridops validate -o github
       - run: pipx run gridops plan --base "origin/$GITHUB_BASE_REF" --github

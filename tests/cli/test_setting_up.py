@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,18 @@ def test_the_skeleton_validates_and_plans_as_it_stands(founded: Path, call: Call
     planned = call("-C", founded, "plan", "-o", "json")
     assert planned.code == 0
     assert planned.json["summary"]["place"] >= 1
+
+
+def test_the_workflow_pins_what_it_uses_as_the_workflows_of_this_repository_do(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("init", "fleet", "--github").code == 0
+    uses = re.compile(r"^\s*- uses: (\S+@[0-9a-f]{40} # v[0-9.]+)$", re.MULTILINE)
+    written = (tmp_path / "fleet/.github/workflows/gridops.yaml").read_text()
+    own = "".join(path.read_text() for path in sorted((ROOT / ".github/workflows").glob("*.yaml")))
+    assert len(uses.findall(written)) == written.count("uses:") == 1
+    assert set(uses.findall(written)) <= set(uses.findall(own))
 
 
 def test_init_overwrites_nothing_unless_forced(fresh: Path, call: Call) -> None:
