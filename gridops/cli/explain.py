@@ -1,6 +1,7 @@
 """`gridops explain`: why a replica is where it is, or why it is nowhere, from the plan that says so.
 
-Without `--plan` it plans as `gridops plan` does; with it, it reads a stored plan after verifying it.
+A profile without a number lists its replicas (`cli.replicas`), each with its state and one reason. Without `--plan`
+it plans as `gridops plan` does; with it, it reads a stored plan after verifying it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Annotated
 import typer
 
 from gridops.base.errors import Failed
-from gridops.base.ids import ReplicaId, split_replica
+from gridops.base.ids import ProfileName, ReplicaId, is_name, split_replica
+from gridops.cli import replicas
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.planning import AGAINST, Place, inputs_of, intent_of, look, place_of, plan_scope, plans_of, read_stored
 from gridops.files.near import nearest
 from gridops.model.plan import Plan
+from gridops.model.snapshot import Snapshot, SnapshotSource
 from gridops.planner.explain import rejected_by
 from gridops.planner.render_explain import explain_document, explain_lines
 from gridops.planner.render_text import Style
@@ -30,7 +33,9 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     ctx: typer.Context,
-    replica: Annotated[str, typer.Argument(metavar="REPLICA", help="Such as coder/1.")],
+    replica: Annotated[
+        str, typer.Argument(metavar="REPLICA|PROFILE", help="Such as coder/1; coder lists its replicas.")
+    ],
     plan: Annotated[str | None, typer.Option("--plan", metavar="PLAN", help="A stored plan, not a new one.")] = None,
     against: Annotated[
         str, typer.Option("--against", metavar="|".join(AGAINST), help="Which state to plan from; auto takes the best.")
@@ -40,6 +45,7 @@ def explain(
 
     \b
     Examples:
+      gridops explain coder
       gridops explain coder/1
       gridops explain coder/2 --plan 7f3a2c19
       gridops explain coder/2 -o json
@@ -48,13 +54,17 @@ def explain(
     context.check(("text", "json"))
     if against not in AGAINST:
         raise Usage(f"--against {against}: expected one of {', '.join(AGAINST)}")
+    now_ms = int(time.time() * 1000)
+    if is_name(replica):
+        _profile(context, ProfileName(replica), plan, against, now_ms)
+        return
     try:
         split_replica(replica)
     except ValueError as error:
         raise Usage(str(error)) from error
-    name, now_ms = ReplicaId(replica), int(time.time() * 1000)
+    name = ReplicaId(replica)
     place = place_of(context)
-    plans = _plans(context, place, plan, against, (name, now_ms))
+    plans = [made for made, _ in _plans(context, place, plan, against, (name, now_ms))]
     found = next((p for p in plans if explain_document(p, name) is not None), None)
     if found is None:
         raise _unknown(name, plans)
@@ -68,35 +78,58 @@ def explain(
     )
 
 
+def _profile(context: Context, profile: ProfileName, stored: str | None, against: str, now_ms: int) -> None:
+    """Every replica of a profile, one line each."""
+    plans = _plans(context, place_of(context), stored, against, (None, now_ms))
+    symbols = UTF8 if context.utf8() else ASCII
+    lists = ((made, replicas.lines_of(made, profile, seen, symbols)) for made, seen in plans)
+    found = next(((made, lines) for made, lines in lists if lines), None)
+    if found is None:
+        raise _unknown_profile(profile, [made for made, _ in plans])
+    made, lines = found
+    flags = f" --plan {stored}" if stored is not None else "" if against == "auto" else f" --against {against}"
+    more = f"gridops explain{flags}"
+    context.emit(
+        {
+            "text": lambda: "\n".join(replicas.text_lines(made, profile, lines, more)),
+            "json": lambda: dump_json(replicas.document(made, profile, lines, more)),
+        }
+    )
+
+
 def _plans(
-    context: Context, place: Place, stored: str | None, against: str, moment: tuple[ReplicaId, int]
-) -> list[Plan]:
-    """The plans that may know the replica; new ones also say what a large fleet's plan leaves out."""
+    context: Context, place: Place, stored: str | None, against: str, moment: tuple[ReplicaId | None, int]
+) -> list[tuple[Plan, Snapshot | None]]:
+    """The plans that may know the replica, each with what was observed, if anything was.
+
+    New ones also say what a large fleet's plan leaves out.
+    """
     replica, now_ms = moment
     if stored is not None:
         scope = context.scopes[0] if len(context.scopes) == 1 else None
-        return [read_stored(place, plans_of(place), stored, scope)]
+        return [(read_stored(place, plans_of(place), stored, scope), None)]
     intent = intent_of(place)
     made = []
     for scope, seen in look(context, place, intent, now_ms, against).items():
         plan = plan_scope(place, intent, scope, seen, now_ms)
         bare = next((c for c in plan.report.choices if c.replica == replica and not c.rejected), None)
         if bare is not None:
-            full = replace(bare, rejected=rejected_by(inputs_of(place, intent, scope, seen, now_ms), replica))
+            rejected = rejected_by(inputs_of(place, intent, scope, seen, now_ms), bare.replica)
+            full = replace(bare, rejected=rejected)
             choices = tuple(full if c is bare else c for c in plan.report.choices)
             plan = replace(plan, report=replace(plan.report, choices=choices))
-        made.append(plan)
+        observed = seen.snapshot if seen.snapshot.source is not SnapshotSource.DECLARED else None
+        made.append((plan, observed))
     return made
 
 
 def _unknown(replica: ReplicaId, plans: list[Plan]) -> Failed:
     """Not in any plan: because it is not wanted, was retired, or is called otherwise."""
     profile, _ = split_replica(replica)
-    known = sorted({str(r) for p in plans for r in _replicas(p)})
+    known = sorted({str(r) for p in plans for r in replicas.replicas_of(p)})
     mine = [r for r in known if split_replica(r)[0] == profile]
-    for plan in plans:
-        if any(r.profile == profile for r in plan.retirements):
-            return Failed(f"{replica}: {profile} was removed; it is retired until somebody declares it again")
+    if _retired(profile, plans):
+        return Failed(f"{replica}: {profile} was removed; it is retired until somebody declares it again")
     if mine:
         return Failed(f"{replica}: is not wanted; of {profile} there are {', '.join(mine)}")
     near = nearest(replica, known)
@@ -104,6 +137,13 @@ def _unknown(replica: ReplicaId, plans: list[Plan]) -> Failed:
     return Failed(f"{replica}: no profile `{profile}` wants a replica", hints=hints)
 
 
-def _replicas(plan: Plan) -> set[ReplicaId]:
-    placed = {a.replica for a in plan.placement}
-    return placed | {d.replica for d in plan.decisions} | {u.replica for u in plan.report.unplaced}
+def _unknown_profile(profile: ProfileName, plans: list[Plan]) -> Failed:
+    if _retired(profile, plans):
+        return Failed(f"{profile} was removed; it is retired until somebody declares it again")
+    near = nearest(profile, {str(split_replica(r)[0]) for p in plans for r in replicas.replicas_of(p)})
+    hints = (f"did you mean `{near}`?",) if near is not None else ("see what there is: gridops plan --all",)
+    return Failed(f"no profile `{profile}` wants a replica", hints=hints)
+
+
+def _retired(profile: ProfileName, plans: list[Plan]) -> bool:
+    return any(r.profile == profile for p in plans for r in p.retirements)

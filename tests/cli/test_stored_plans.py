@@ -210,4 +210,34 @@ def test_a_replica_that_is_in_no_plan_is_told_apart(trusted, stored, call) -> No
     assert "it is retired until" in call(*where, "bge-m3/1").err
     assert "of whisper there are whisper/1, whisper/2" in call(*where, "whisper/9").err
     assert "did you mean `whisper/1`?" in call(*where, "whispr/1").err
-    assert call(*where, "whisper").code == exits.USAGE
+    assert "it is retired until" in call(*where, "bge-m3").err
+    assert "did you mean `whisper`?" in call(*where, "whispr").err
+    assert call(*where, "whisper/x").code == exits.USAGE
+
+
+def test_a_profile_lists_its_replicas_with_where_state_reason_and_the_command_for_more(fleet, call, git) -> None:
+    enlarge(fleet, git)
+    answer = call("-C", fleet, "explain", "smollm")
+    assert answer.code == exits.OK
+    head, _, *rows, _, more = answer.out.splitlines()
+    assert head.startswith("smollm: 5 replicas, plan ")
+    assert rows[0].split() == ["REPLICA", "WHERE", "STATE", "REASON"]
+    assert [row.split()[0] for row in rows[1:]] == [f"smollm/{n}" for n in range(1, 6)]
+    placed, left_out = rows[1].split(maxsplit=3), rows[5].split(maxsplit=3)
+    assert placed[1:3] == ["alpha", "unknown"]
+    assert placed[3] == "place: profile is new"
+    assert left_out[1] == "nowhere"
+    assert left_out[3].startswith("fits on none of 2 hosts")
+    assert more.startswith("More: gridops explain smollm/")
+    assert call("-C", fleet, *more.split()[2:]).out.splitlines()[0].split()[:3] == [more.split()[-1], "=>", "nowhere"]
+    document = call("-C", fleet, "explain", "smollm", "-o", "json").json
+    assert (document["schema"], document["hypothetical"]) == ("gridops.explain-profile/1", True)
+    assert document["replicas"][4]["where"] is None
+    assert document["replicas"][4]["more"] == "gridops explain smollm/5"
+
+
+def test_a_stored_plan_lists_replicas_and_says_how_to_read_more_of_it(trusted, stored, call) -> None:
+    text = call("-C", trusted.root, "explain", "mixtral", "--plan", "7f3a2c19").out
+    assert "mixtral/2  nowhere" in text
+    assert "9.7 GiB short" in text
+    assert text.endswith("More: gridops explain --plan 7f3a2c19 mixtral/2\n")
