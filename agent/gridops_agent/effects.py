@@ -318,7 +318,12 @@ class Effects:
                     return
                 last = tail(self._tools.doors.folder(body) / "log", 1)
                 why = "; ".join((supervisor.ending(held.handle), *last))
-                await self.tell_once(Died(body, why))
+                try:
+                    await self.tell_once(Died(body, why))
+                except Unwritable as error:
+                    raise Unwritable(
+                        f"{held.replica} is dead ({why}), and {error.message}", hints=error.hints
+                    ) from error
                 supervisor.forget(held.handle)
 
 

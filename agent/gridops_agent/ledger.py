@@ -276,7 +276,12 @@ class Ledger:
             with self._lock:
                 self._transact(put, gone)
         except sqlite3.Error as error:
-            raise Unwritable(f"the ledger cannot be written: {error}") from error
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: sqlite3.Error) -> Unwritable:
+        folder = Path(self._db.execute("PRAGMA database_list").fetchone()[2]).parent
+        hint = f"free some space: df -h {folder}; the agent goes on by itself"
+        return Unwritable(f"the ledger in {folder} cannot be written: {error}", hints=(hint,))
 
     def _transact(self, put: Mapping[tuple[str, str], Any], gone: tuple[tuple[str, str], ...]) -> None:
         self._db.execute("BEGIN IMMEDIATE")

@@ -89,6 +89,8 @@ class Agent:
         return self
 
     async def _open(self) -> None:
+        with contextlib.suppress(OSError):
+            self.config.status.unlink(missing_ok=True)  # what an earlier run said is not what this one says
         for engine in self._engines.values():
             problem = engine.problem()
             if problem is not None:
@@ -260,7 +262,9 @@ class Agent:
     # --- what others see ------------------------------------------------------------------------------------------
 
     def _changed(self, host: Host) -> None:
-        """A new memory: the front goes by it at once."""
+        """A new memory, written: the front goes by it at once."""
+        full = f"{codes.LEDGER_UNWRITABLE.code}:"
+        self._alarms = {alarm: at for alarm, at in self._alarms.items() if not alarm.startswith(full)}
         routes = tuple(r for held in host.held.values() if (r := self._route(held)) is not None)
         self.front.table = Table(routes=routes, keys=host.last_word.keys)
         if len(host.roots) != self._roots_kept:

@@ -1,26 +1,39 @@
 """What a person on this host may see: state, residencies, last word with the controller. Never a key, never a prompt.
 
 The running agent leaves the part that only it knows in a file (0600); `gridops-agent status` adds what the ledger
-says, so that it answers also when no agent runs.
+says, so that it answers also when no agent runs. A ledger that cannot be written says what was, so every process is
+proved at the moment of the question, and whether the state folder takes a write is tried. Signals and changes nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
+import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gridops.base.codes import refusals as codes
 from gridops.base.errors import GridopsError
 from gridops.base.units import render_bytes, render_ms
 from gridops.disk.atomic import write_atomic
 from gridops_agent.config import Config
 from gridops_agent.core.report import Readings, inventory
-from gridops_agent.core.state import Host
+from gridops_agent.core.state import Held, Host
 from gridops_agent.ledger import Ledger
+from gridops_agent.platform import here
+from gridops_agent.supervise import Proof, Supervisor
 
 SCHEMA = "gridops.agent-status/1"
+PROBE_BYTES = 64 << 10
+"""What is tried to be written: more than one step of the ledger takes, less than anybody misses for a moment."""
+DOUBT_LOOKS = 10
+_SAID = {Proof.GONE: "gone", Proof.NOT_OURS: "not proved"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +50,7 @@ class Live:
 
 
 def write_live(path: Path, host: Host, live: Live) -> None:
-    """Leave the live part for `status`. A full disk must not stop the agent: then it is left out."""
+    """Leave the live part for `status`. A full disk must not stop the agent: then nothing is left, nor anything old."""
     seen = inventory(host, live.readings)
     document = {
         "pid": live.pid,
@@ -59,7 +72,8 @@ def write_live(path: Path, host: Host, live: Live) -> None:
     try:
         write_atomic(path, json.dumps(document, sort_keys=True).encode(), mode=0o600)
     except GridopsError:
-        return
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def status(config: Config, running: bool) -> dict[str, Any]:
@@ -72,6 +86,11 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         ledger.close()
     live = _live(config.status) if running else {}
     flights = live.get("in_flight", {})
+    supervisor = Supervisor(here(), config.state)
+    absent = "not told: it could leave no note in its state folder" if running else "not running"
+    alarms = [*live.get("alarms", []), *_unwritable(config)]
+    if damage and not any(alarm.startswith(codes.LEDGER_DAMAGED.code) for alarm in alarms):
+        alarms.append(f"{codes.LEDGER_DAMAGED.code}: {damage}")
     return {
         "schema": SCHEMA,
         "host": config.host,
@@ -80,9 +99,9 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "controller": config.controller,
         "running": running,
         "pid": live.get("pid"),
-        "talk": live.get("talk", "not running"),
+        "talk": live.get("talk", absent),
         "heard_ms": live.get("heard_ms"),
-        "state": live.get("state", "not running"),
+        "state": live.get("state", "running" if running else "not running"),
         "reasons": live.get("reasons", []),
         "endpoint": live.get("endpoint"),
         "devices": live.get("devices", []),
@@ -93,25 +112,73 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "last_command": host.fence.head.seq,
         "open_commands": len(host.commands),
         "receipts_owed": sum(1 for r in host.receipts.kept if r.rseq > host.receipts.acked),
-        "alarms": live.get("alarms", []) or ([f"ledger_damaged: {damage}"] if damage else []),
+        "state_folder": str(config.state),
+        "state_free_bytes": _free_bytes(config.state),
+        "alarms": alarms,
         "residencies": [
-            {
-                "replica": held.replica,
-                "incarnation": held.body,
-                "state": held.state.value,
-                "since_ms": held.since_ms,
-                "port": held.port,
-                "pid": held.handle.pid if held.handle is not None else None,
-                "restarts": held.restarts,
-                "in_flight": flights.get(held.body, 0),
-                "device_bytes": held.warm.device_bytes,
-                "devices": list(held.warm.devices),
-                "code": held.code,
-                "detail": held.detail,
-            }
+            _residency(held, supervisor, flights)
             for held in sorted(host.held.values(), key=lambda h: (h.replica, h.body))
         ],
     }
+
+
+def _residency(held: Held, supervisor: Supervisor, flights: Mapping[str, int]) -> dict[str, Any]:
+    """A residency as it is now: `state` is proved, `recorded` is what the ledger says."""
+    proof = _proof(held, supervisor)
+    return {
+        "replica": held.replica,
+        "incarnation": held.body,
+        "state": _SAID.get(proof, held.state.value) if proof is not None else held.state.value,
+        "recorded": held.state.value,
+        "since_ms": held.since_ms,
+        "port": held.port,
+        "pid": held.handle.pid if held.handle is not None and proof is not Proof.GONE else None,
+        "restarts": held.restarts,
+        "in_flight": flights.get(held.body, 0),
+        "device_bytes": held.warm.device_bytes,
+        "devices": list(held.warm.devices),
+        "code": held.code,
+        "detail": held.detail,
+    }
+
+
+def _proof(held: Held, supervisor: Supervisor) -> Proof | None:
+    """What can be said about its process now; None when it is recorded to have none."""
+    if held.handle is None:
+        return None
+    proof = supervisor.prove(held.body, held.handle)
+    for _ in range(DOUBT_LOOKS):
+        if proof is not Proof.NOT_OURS:
+            break
+        time.sleep(0.05)  # a process shows no environment while it begins and while it ends
+        proof = supervisor.prove(held.body, held.handle)
+    return proof
+
+
+def _unwritable(config: Config) -> tuple[str, ...]:
+    """Whether anything can be recorded now, found out by trying; an alarm with what to do if not."""
+    try:
+        with tempfile.TemporaryFile(dir=config.state) as probe:
+            probe.write(bytes(PROBE_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        free = _free_bytes(config.state)
+        room = f", {render_bytes(free)} are free there" if free is not None else ""
+        words = (
+            f"{codes.LEDGER_UNWRITABLE.code}: {config.state} cannot be written: {error.strerror}{room}. "
+            "Nothing new is begun, and an engine that ends is not started again. "
+            f"Free some space there (df -h {config.state}); the agent goes on by itself"
+        )
+        return (words,)
+    return ()
+
+
+def _free_bytes(folder: Path) -> int | None:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
 
 
 def _live(path: Path) -> Mapping[str, Any]:
@@ -136,7 +203,8 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
     for row in seen["residencies"]:
         where = f"pid {row['pid']} port {row['port']}" if row["pid"] else "no process"
         more = f"  restarted {row['restarts']} times" if row["restarts"] else ""
-        lines.append(f"{row['replica']}  {row['state']}  {where}  {row['in_flight']} in flight{more}")
+        was = f" (recorded as {row['recorded']})" if row["state"] != row["recorded"] else ""
+        lines.append(f"{row['replica']}  {row['state']}{was}  {where}  {row['in_flight']} in flight{more}")
         if row["detail"] or row["code"]:
             lines.append(f"  {': '.join(w for w in (row['code'], row['detail']) if w)}")
     if not seen["residencies"]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
+import signal
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,8 +21,8 @@ from gridops_agent.core.events import Measured
 from gridops_agent.core.state import Host
 from gridops_agent.ledger import Ledger, Unwritable
 from gridops_agent.statefolder import spare_roots
-from gridops_agent.status import status
-from tests.agent.site import Site, command, done, hear, pid_of, receipt
+from gridops_agent.status import render, status
+from tests.agent.site import Site, command, done, hear, pid_of, receipt, until
 
 
 def reopened(site: Site) -> Host:
@@ -89,6 +92,69 @@ async def test_a_process_whose_handle_cannot_be_recorded_is_ended(site: Site, mo
         assert (answer.outcome, answer.code) == (Outcome.FAILED, "start_failed")
         assert "disk is full" in (answer.detail or "")
         assert site.processes() == []
+
+
+async def test_an_engine_that_died_while_nothing_could_be_recorded_is_shown_as_gone(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site.agent() as agent:
+        warmed = await command(agent, site, site.warm())
+        await receipt(agent, warmed)
+        (row,) = status(site.config, True)["residencies"]
+        assert (row["state"], row["recorded"], row["pid"]) == ("ready", "ready", pid_of(agent, warmed))
+        os.kill(pid_of(agent, warmed), signal.SIGKILL)
+
+        def on_full_disk(self: Ledger, *rows: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        with monkeypatch.context() as full:
+            full.setattr(Ledger, "_transact", on_full_disk)
+            full.setattr("gridops_agent.effects.LEDGER_RETRY_S", 0.05)
+            watch = asyncio.ensure_future(agent.effects.watch())
+            await until(lambda: bool(agent._alarms_now()), 15, "an alarm")
+            (alarm,) = agent._alarms_now()
+            assert alarm.startswith("ledger_unwritable: tiny/1 is dead (pid")
+            assert f"the ledger in {site.state} cannot be written" in alarm
+            seen = status(site.config, True)
+            (row,) = seen["residencies"]
+            assert (row["state"], row["recorded"], row["pid"]) == ("gone", "ready", None)
+            assert "tiny/1  gone (recorded as ready)  no process" in render(seen, 0)
+        await until(lambda: agent.memory.host.held[warmed].restarts == 1, 15, "keep-alive")
+        assert agent._alarms_now() == (), "what can be written again is no alarm any more"
+        watch.cancel()
+
+
+async def test_a_state_folder_without_room_is_named_with_what_is_free_and_what_to_do(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site.agent() as agent:
+        agent._write_status()
+        assert status(site.config, True)["alarms"] == []
+
+        def full(descriptor: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 9 - 4_096, 4_096))
+        agent._write_status()
+        assert not site.config.status.exists(), "what it said before is not true now"
+        seen = status(site.config, True)
+        (alarm,) = seen["alarms"]
+        assert alarm.startswith(
+            f"ledger_unwritable: {site.state} cannot be written: No space left on device, 4 KiB are"
+        )
+        assert f"(df -h {site.state})" in alarm
+        assert (seen["state_folder"], seen["state_free_bytes"]) == (str(site.state), 4_096)
+        assert "controller not told: it could leave no note in its state folder" in render(seen, 0)
+    assert sorted(site.state.glob(".*tmp*")) == []
+
+
+async def test_what_an_earlier_run_said_is_not_shown_as_this_ones(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with site.agent():
+        pass
+    assert site.config.status.exists()
+    async with site.agent():
+        assert status(site.config, True)["endpoint"] is None, "this run has not said its address yet"
 
 
 DAMAGES: dict[str, Callable[[bytearray], bytes]] = {
