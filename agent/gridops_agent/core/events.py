@@ -1,4 +1,8 @@
-"""What can happen to a host, and what it may answer with. Events come from the shell, effects go back to it."""
+"""What can happen to a host, and what it may answer with. Events come from the shell, effects go back to it.
+
+Many say nothing but whom they are about: three private forms carry those fields, the name says what happened.
+Two of different names are never equal.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,24 @@ from gridops.base.ids import Digest
 from gridops.model.snapshot import DeviceReport, HostState
 from gridops.protocol.messages import Directive, Outcome
 from gridops_agent.core.state import Handle
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """One command, or the residency that it made: both go by the digest of the body."""
+
+    body: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class _Living(_About):
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble(_About):
+    code: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,85 +50,69 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class Began(_About):
     """A command has its lanes: may its effect start? `objection` is what only the shell can know (engine, args)."""
 
-    body: Digest
     objection: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(_About):
     """A command's effect is over (load, drain, unload)."""
 
-    body: Digest
     outcome: Outcome
     code: str | None = None
     detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(_About):
     """The port for a start is chosen; recorded before the process exists."""
 
-    body: Digest
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Spawned:
+class Spawned(_Living):
     """The process exists. Recorded before anything waits for it."""
 
-    body: Digest
-    handle: Handle
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(_Living):
     """The model is listed: ready."""
 
-    body: Digest
-    handle: Handle
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Died:
+class Died(_About):
     """The process is proved gone, and so is its group."""
 
-    body: Digest
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartFailed:
+class StartFailed(_Trouble):
     """A start did not become ready, and nothing of it is left."""
 
-    body: Digest
-    code: str
-    detail: str
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Stuck:
+class Stuck(_Trouble):
     """Something lives that cannot be proved ours (`not_ours`) or ended (`release_stuck`): its memory stays counted."""
 
-    body: Digest
-    code: str
-    detail: str
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Proved:
+class Proved(_About):
     """A process that could not be proved is proved again."""
 
-    body: Digest
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RetryDue:
+class RetryDue(_About):
     """Keep-alive's pause is over."""
 
-    body: Digest
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,39 +165,34 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueue:
+class Enqueue(_About):
     """An accepted command waits for its lanes."""
 
-    body: Digest
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(_About):
     """The effect of a command may start now."""
 
-    body: Digest
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StartAgain:
+class StartAgain(_About):
     """Keep-alive: start the process of a residency again."""
 
-    body: Digest
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitListed:
+class AwaitListed(_About):
     """A process of ours is up and has not been seen ready: go on waiting."""
 
-    body: Digest
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTransfer:
+class CancelTransfer(_About):
     """A running load has been taken back."""
 
-    body: Digest
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
