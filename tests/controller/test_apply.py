@@ -10,9 +10,10 @@ import pytest
 
 from gridops.base import limits
 from gridops.base.errors import Busy, GridopsError, Refusal
-from gridops.base.ids import PlanId
+from gridops.base.ids import PlanId, ProfileName
 from gridops.controller import views
 from gridops.controller.core.progress import LOCK_IDLE_MS
+from gridops.controller.core.state import Attempt
 from gridops.model.plan import Generation, ReadSet
 from gridops.model.snapshot import SnapshotSource
 from gridops.protocol.messages import Outcome
@@ -364,3 +365,67 @@ def test_a_second_attempt_that_nobody_needs_any_more_is_forgotten(desk: Desk) ->
     desk.settle()
     assert desk.ready() == ["other/1"]
     assert desk.book().retry == set()
+
+
+def renaming(desk: Desk) -> Desk:
+    """coder is serving, and people apply its new name together with a new command."""
+    proposed(desk)
+    desk.apply()
+    desk.settle()
+    renamed = profile("writer", context=4096) + "renamed_from: coder\n"
+    desk.commit({"profiles.d/coder.yaml": None, "profiles.d/writer.yaml": renamed})
+    desk.pass_()
+    return desk
+
+
+def test_an_apply_that_renames_goes_on_until_the_process_with_the_old_name_is_gone(desk: Desk) -> None:
+    renaming(desk)
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.add("drain")
+    desk.apply()
+    desk.settle()
+    assert desk.ready() == ["coder/1", "writer/1"]
+    apply = views.status(desk.controller.view()).scopes[0].apply
+    assert apply is not None
+    assert [(s.replica, s.state, s.phase) for s in apply.steps] == [("writer/1", "running", "draining")]
+    assert desk.book().under_way is not None
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.clear()
+        agent.finish("drain")
+    desk.settle()
+    assert desk.ready() == ["writer/1"]
+    assert desk.book().applies[-1].outcome == "done"
+
+
+def test_what_fails_under_the_old_name_fails_the_apply_that_renames(desk: Desk) -> None:
+    renaming(desk)
+    for agent in desk.fleet.agents.values():
+        agent.room.fails["drain"] = "wedged"
+    desk.apply()
+    desk.settle()
+    apply = desk.book().applies[-1]
+    assert apply.outcome == "failed"
+    assert {replica: failure.code for replica, failure in apply.failures.items()} == {"writer/1": "wedged"}
+    for agent in desk.fleet.agents.values():
+        agent.room.fails.clear()
+    desk.ask("apply", plan=apply.plan.id, resume=True)
+    desk.settle()
+    assert desk.ready() == ["writer/1"]
+    assert desk.book().applies[-1].outcome == "done"
+
+
+def test_resume_tries_again_what_failed_and_lets_other_profiles_on_the_host_go_on_waiting(desk: Desk) -> None:
+    proposed(desk)
+    for agent in desk.fleet.agents.values():
+        agent.room.fails["warm"] = "start_failed"
+    plan = desk.proposal()
+    desk.apply()
+    desk.settle()
+    host = desk.book().applies[-1].failures["coder/1"].host
+    attempts = desk.state.hosts[host].attempts
+    other = Attempt(3, desk.now, "no_artifact")
+    attempts[("load", ProfileName("other"))] = other
+    assert ("warm", "coder") in attempts
+    desk.ask("apply", plan=plan.id, resume=True)
+    assert attempts[("load", ProfileName("other"))] == other
+    assert ("warm", "coder") not in attempts or attempts[("warm", "coder")].last_ms == desk.now

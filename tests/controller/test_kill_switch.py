@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gridops.base.errors import Refusal
+from gridops.base.ids import ProfileName, ReplicaId
+from gridops.controller import views
+from gridops.controller.core import rows as r
 from gridops.controller.core.modes import drains, permitted
+from gridops.controller.core.rights import still_right
+from gridops.model.plan import Cause, CauseKind, DecisionKind
 from gridops.model.policy import Mode
 from gridops.protocol import outbox as ob
-from gridops.protocol.messages import GrantMode
+from gridops.protocol.messages import AuthorityKind, GrantMode
 from tests.controller.fleet import AUTOMATIC, DEFAULT, HOSTS, NOW, OBSERVE, Desk, Fleet, mode, profile
 
 BROKEN = "apiVersion: gridops/v1\nkind: Profile\nname: broken\nreplicas: many\n"
@@ -266,4 +273,67 @@ def test_a_last_replica_that_the_mode_protects_again_is_not_taken(fleet: Fleet) 
     desk.commit({"policies/mode.yaml": mode(wide.replace("[coder]", "[]"))})
     desk.settle(4)
     assert desk.ready() == ["coder/1"]
+    desk.controller.close()
+
+
+DISPLACING = "{{mode: automatic, automatic: {{allow: [repair, scale_up], allow_displace: [{who}]}}}}"
+
+
+def displacing(fleet: Fleet, kind: AuthorityKind) -> Desk:
+    """A target that loads coder in the place of something else, not yet carried out."""
+    fleet.begin(**{"policies/mode.yaml": mode("{mode: recommend}")})
+    desk = Desk(fleet)
+    desk.settle(2)
+    desk.commit({"policies/mode.yaml": mode(DISPLACING.format(who="coder"))})
+    made = desk.proposal()
+    (place,) = made.to_do
+    gone = replace(
+        place,
+        n=2,
+        kind=DecisionKind.REMOVE,
+        replica=ReplicaId("spare/1"),
+        profile=ProfileName("spare"),
+        cause=Cause(kind=CauseKind.DISPLACED, detail="gives way to coder/1"),
+        source=place.target,
+        target=None,
+    )
+    row = r.TargetSet(
+        plan=replace(made, decisions=(place, gone)),
+        kind=kind,
+        by="somebody",
+        until_ms=desk.now + 86_400_000,
+    )
+    desk.controller.commit((row,), desk.now)
+    desk.controller.reconcile(DEFAULT)
+    assert open_wishes(desk) == [("load", "execute")]
+    return desk
+
+
+@pytest.mark.parametrize("kind", list(AuthorityKind))
+def test_the_consent_to_displace_is_asked_again_when_issuing(fleet: Fleet, kind: AuthorityKind) -> None:
+    """Taking it out of the mode file takes the undelivered command back; what people approved goes on."""
+    desk = displacing(fleet, kind)
+    (entry,) = [e for b in desk.state.hosts.values() for e in ob.open_entries(b.outbox)]
+    assert still_right(desk.controller.rights(DEFAULT, desk.now), entry) is None
+    desk.commit({"policies/mode.yaml": mode(DISPLACING.format(who="spare"))})
+    no = still_right(desk.controller.rights(DEFAULT, desk.now), entry)
+    if kind is AuthorityKind.APPROVAL:
+        assert no is None
+    else:
+        assert no is not None
+        assert "coder displaces others and is not in automatic.allow_displace any more" in no.detail
+        desk.settle(3)
+        assert desk.executed() == []
+        held = "\n".join(views.status(desk.controller.view()).scopes[0].held)
+        assert "displace" in held, "nor is it given anew"
+    desk.controller.close()
+
+
+def test_a_displacing_target_goes_on_while_the_consent_stands(fleet: Fleet) -> None:
+    desk = displacing(fleet, AuthorityKind.STANDING)
+    for _ in range(4):
+        desk.clock.pass_by(1_000)
+        desk.beat()
+        desk.controller.reconcile(DEFAULT)
+    assert [k for _, k, _ in desk.executed()] == ["load", "warm"]
     desk.controller.close()

@@ -6,12 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from gridops.base.ids import ConfigName, DeviceId, Digest, EngineName, HostId, ProfileName, ReplicaId
+from gridops.base.limits import RESIDENCIES_PER_HOST
 from gridops.controller import views
-from gridops.controller.core.state import Attempt
-from gridops.model.action import Drain, Load, Warm
+from gridops.controller.core.learned import learn_terms
+from gridops.controller.core.state import Attempt, HostBook
+from gridops.model.action import Drain, Load, Operate, Unload, Warm
+from gridops.model.plan import Launch
+from gridops.model.profile import Artifact, ArtifactFile, Restart
 from gridops.model.snapshot import HostState, ResidencyState
 from gridops.protocol import outbox as ob
-from tests.controller.fleet import AUTOMATIC, DEFAULT, POLICIES, Desk, Fleet, mode, profile
+from tests.controller.fleet import AUTOMATIC, DEFAULT, POLICIES, SHA, Desk, Fleet, mode, profile
 
 WIDE = mode("{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, rollout, rebalance, remove]}}")
 
@@ -302,4 +307,79 @@ def test_a_renamed_last_replica_still_needs_its_name(fleet: Fleet) -> None:
     desk.commit({"profiles.d/writer.yaml": None})
     desk.settle(6)
     assert "coder/1" in desk.ready(), held(desk)
+    desk.controller.close()
+
+
+def test_what_a_running_process_acts_by_is_known_however_many_came_and_went_beside_it() -> None:
+    """A host holds 256 residencies at most: what was unloaded is forgotten first, then what was told longest ago."""
+    book = HostBook(ob.new_outbox(Digest("sha256:" + "0" * 64), HostId("alpha"), "ed25519:" + "0" * 64), 0)
+    old = Digest("sha256:" + "f" * 64)
+    learn_terms(book, warm("coder"), old)
+    for n in range(2 * RESIDENCIES_PER_HOST):
+        body = Digest(f"sha256:{n:064x}")
+        learn_terms(book, warm("other"), body)
+        gone = Unload(
+            host=HostId("alpha"), replica=ReplicaId("other/1"), profile=ProfileName("other"), incarnation=body
+        )
+        learn_terms(book, gone, Digest("sha256:" + "e" * 64))
+    assert list(book.terms) == [old]
+    for n in range(RESIDENCIES_PER_HOST - 1):
+        learn_terms(book, warm("other"), Digest(f"sha256:{n:064x}"))
+    told = Operate(
+        host=HostId("alpha"),
+        replica=ReplicaId("coder/1"),
+        profile=ProfileName("coder"),
+        incarnation=old,
+        serves=("coder", "writer"),
+        restart=Restart(),
+        drain_ms=1,
+    )
+    learn_terms(book, told, Digest("sha256:" + "d" * 64))
+    learn_terms(book, warm("other"), Digest("sha256:" + "c" * 64))
+    assert len(book.terms) == RESIDENCIES_PER_HOST
+    assert book.terms[old].serves == ("coder", "writer"), "what was told lately stays"
+    assert Digest(f"sha256:{0:064x}") not in book.terms, "the 257th pushes out what was told longest ago"
+
+
+def warm(name: str) -> Warm:
+    launch = Launch(
+        profile=ProfileName(name),
+        config=ConfigName("q4"),
+        engine=EngineName("llama.cpp"),
+        backend="cpu",
+        artifact=Artifact(format="gguf", files=(ArtifactFile(path="m.gguf", sha256=Digest(SHA), size_bytes=1),)),
+        context=1,
+        lanes=1,
+    )
+    return Warm(
+        host=HostId("alpha"),
+        replica=ReplicaId(f"{name}/1"),
+        profile=ProfileName(name),
+        launch=launch,
+        devices=(DeviceId("cpu0"),),
+        device_bytes=1,
+        host_bytes=0,
+        serves=(name,),
+        restart=Restart(),
+        drain_ms=1,
+        warm_ms=1,
+    )
+
+
+def test_a_stop_that_nobody_wants_any_more_is_not_called_withdrawn(fleet: Fleet) -> None:
+    """It was delivered and cannot be taken back: the next one of its profile waits, and the words say for what."""
+    desk = started(fleet, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle()
+    slow(desk, "drain")
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.settle(3)
+    (going,) = [e for b in desk.state.hosts.values() for e in ob.open_entries(b.outbox)]
+    desk.commit({"profiles.d/coder.yaml": None})
+    desk.commit({"policies/mode.yaml": WIDE.replace("remove]", "remove], last_replica: [coder]")})
+    host = desk.fleet.agents[going.body.host]
+    host.room.residencies = {k: v for k, v in host.room.residencies.items() if k != going.body.action.incarnation}
+    host.room.bump()
+    desk.settle(4)
+    assert f"drain of coder/2 on {host.host} is not wanted any more and may still be carried out" in held(desk)
+    assert "withdrawn" not in held(desk)
     desk.controller.close()

@@ -12,9 +12,10 @@ from typing import Any
 
 from gridops.base import limits
 from gridops.base.errors import Bug
-from gridops.base.ids import Digest, ReplicaId, ScopeName
+from gridops.base.ids import ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of
 from gridops.controller.core import rows as r
+from gridops.controller.core.learned import count_again, counts, failed, learn_terms, trim
 from gridops.controller.core.state import (
     Accepted,
     Apply,
@@ -31,22 +32,23 @@ from gridops.controller.core.state import (
     State,
     Success,
     Warrant,
+    now_called,
     plan_digest,
+    profile_of,
 )
 from gridops.footprint.need import identity
-from gridops.model.action import Action, Operate, Warm
-from gridops.model.plan import Decision, DecisionKind, Plan, Seat, Terms
+from gridops.model.action import Warm
+from gridops.model.plan import Decision, DecisionKind, Plan, Seat
 from gridops.model.policy import ActionClass
-from gridops.model.profile import Timing
+from gridops.planner.authority import change_sets, displacing
 from gridops.protocol import outbox as ob
-from gridops.protocol.messages import AuthorityKind, Outcome, Receipt, Term
+from gridops.protocol.messages import AuthorityKind, Outcome, Term
 
 APPLIES_KEPT = 20
 HOUR_MS = 3_600_000
 REJECTED_KEPT = 50
-RETRIABLE = frozenset({"precondition", "host_state"})
-"""Refusals that say `not now`: the world moved between look and act. They count as failures only when repeated."""
-RETRIES = 3
+UNNEEDED = "nothing is to be done any more"
+"""Why a proposal is closed whose every difference went away by itself."""
 
 
 def fold(state: State, row: r.Row, at_ms: int, term: Term) -> None:
@@ -115,7 +117,10 @@ def _proposal_closed(state: State, row: r.ProposalClosed, at_ms: int) -> None:
     if book.proposal is not None and book.proposal.plan.id == row.plan:
         if row.why == "rejected" and row.by is not None:
             book.rejected[book.proposal.plan.decisions_digest] = row.by
-            _trim(book.rejected, REJECTED_KEPT)
+            trim(book.rejected, REJECTED_KEPT)
+        if row.why == UNNEEDED and book.target is not None:
+            # What comes and goes by itself is asked less and less often.
+            count_again(book, book.target, book.proposal.plan, at_ms)
         book.proposal = None
 
 
@@ -123,15 +128,21 @@ def _target_set(state: State, row: r.TargetSet, at_ms: int) -> None:
     book, plan = _book(state, row.plan.scope), row.plan
     _remember(state, plan)
     before = {a.replica for a in book.target.placement} if book.target is not None else set()
+    if book.target is not None:
+        count_again(book, book.target, plan, at_ms)
+    # Whoever said no to these decisions once has been answered by this yes.
+    book.rejected.pop(plan.decisions_digest, None)
     book.target, book.target_digest, book.target_ms = plan, plan_digest(plan), at_ms
     # A warrant outlives the target it came with as long as its replica is still meant, or still going.
     stay = before | {a.replica for a in plan.placement} | {d.replica for d in plan.to_do}
     book.warrants = {k: w for k, w in book.warrants.items() if k in stay or at_ms < w.until_ms}
+    sets = change_sets(plan.to_do)
     for decision in plan.to_do:
-        book.warrants[decision.replica] = _warrant(row, book, decision)
+        book.warrants[decision.replica] = _warrant(row, book, decision, displacing(sets[decision.change_set]))
         book.retry.add(decision.replica)
     meant = {a.replica for a in plan.placement}
     book.retry &= meant
+    book.again = {k: streak for k, streak in book.again.items() if k in meant}
     book.carried_out = {k: done for k, done in book.carried_out.items() if k in meant}
     moves = sum(1 for d in plan.to_do if d.kind is DecisionKind.MOVE and d.action_class is not ActionClass.REPAIR)
     book.moves = [at for at in book.moves if at_ms - at < HOUR_MS] + [at_ms] * moves
@@ -158,10 +169,11 @@ def _resumed(state: State, row: r.Resumed, at_ms: int) -> None:
     if not book.applies:
         return
     apply = book.applies[-1]
-    for failure in apply.failures.values():
-        host = state.hosts.get(failure.host)
-        if host is not None:
-            for key in [k for k, a in host.attempts.items() if a.failures]:
+    for replica, failure in apply.failures.items():
+        host, profile = state.hosts.get(failure.host), profile_of(now_called(apply.plan, replica))
+        # Nobody asked to try anything else again: other profiles on that host go on waiting.
+        for key in list(host.attempts) if host is not None else ():
+            if host is not None and _called(apply.plan, key[1]) == profile:
                 del host.attempts[key]
     book.retry.update(apply.failures)
     apply.failures.clear()
@@ -219,23 +231,23 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
     if isinstance(action, Warm):
         _book(state, entry.body.scope).retry.discard(action.replica)
     if receipt.outcome is Outcome.SUCCEEDED:
-        _learn_terms(book, action, entry.digest)
+        learn_terms(book, action, entry.digest)
         if isinstance(action, Warm):
             started = Seat(host=action.host, devices=action.devices), identity(action.launch)
             _book(state, entry.body.scope).carried_out[action.replica] = started
-            _trim(_book(state, entry.body.scope).carried_out, limits.REPLICAS)
+            trim(_book(state, entry.body.scope).carried_out, limits.REPLICAS)
         book.attempts.pop(key, None)
         book.cooled[(action.kind, action.replica)] = at_ms
-        _trim(book.cooled, limits.RESIDENCIES_PER_HOST * 4)
+        trim(book.cooled, limits.RESIDENCIES_PER_HOST * 4)
         book.successes[action.replica] = Success(receipt.rseq, at_ms, action, entry.digest)
-        _trim(book.successes, limits.RESIDENCIES_PER_HOST)
+        trim(book.successes, limits.RESIDENCIES_PER_HOST)
         if apply is not None:
-            apply.failures.pop(action.replica, None)
+            apply.failures.pop(now_called(apply.plan, action.replica), None)
     elif receipt.outcome is not Outcome.VOIDED:
         before = book.attempts.get(key, Attempt())
-        book.attempts[key] = _failed(before, receipt, at_ms)
-        if apply is not None and _counts(book.attempts[key], receipt) and _of(apply.plan, action.replica):
-            apply.failures[action.replica] = Failure(
+        book.attempts[key] = failed(before, receipt, at_ms)
+        if apply is not None and counts(book.attempts[key], receipt) and _of(apply.plan, action.replica):
+            apply.failures[now_called(apply.plan, action.replica)] = Failure(
                 receipt.host, action.kind, receipt.outcome.value, receipt.code, receipt.detail, at_ms
             )
 
@@ -258,7 +270,7 @@ def _invited(state: State, row: r.Invited, at_ms: int) -> None:
 
 def _join_pending(state: State, row: r.JoinPending, at_ms: int) -> None:
     state.pending[row.host] = Pending(row.host_key, row.facts, at_ms)
-    _trim(state.pending, limits.PENDING_HOSTS)
+    trim(state.pending, limits.PENDING_HOSTS)
 
 
 def _join_settled(state: State, row: r.JoinSettled, at_ms: int) -> None:
@@ -292,7 +304,7 @@ def _nonce_used(state: State, row: r.NonceUsed, at_ms: int) -> None:
 
 def _plan_written(state: State, row: r.PlanWritten, at_ms: int) -> None:
     state.written[row.plan] = row.commit
-    _trim(state.written, limits.PLANS_IN_MEMORY)
+    trim(state.written, limits.PLANS_IN_MEMORY)
     if row.batch:
         batch = _book(state, row.scope).batch
         batch.plans.clear()
@@ -301,7 +313,7 @@ def _plan_written(state: State, row: r.PlanWritten, at_ms: int) -> None:
 
 def _result_written(state: State, row: r.ResultWritten, at_ms: int) -> None:
     state.results[row.plan] = row.final
-    _trim(state.results, limits.PLANS_IN_MEMORY)
+    trim(state.results, limits.PLANS_IN_MEMORY)
     for apply in _book(state, row.scope).applies:
         if row.final and row.plan in apply.names:
             apply.written = True
@@ -318,10 +330,10 @@ def _book(state: State, scope: ScopeName) -> ScopeBook:
 def _remember(state: State, plan: Plan) -> None:
     state.plans.pop(plan.id, None)
     state.plans[plan.id] = plan
-    _trim(state.plans, limits.PLANS_IN_MEMORY)
+    trim(state.plans, limits.PLANS_IN_MEMORY)
 
 
-def _warrant(row: r.TargetSet, book: ScopeBook, decision: Decision) -> Warrant:
+def _warrant(row: r.TargetSet, book: ScopeBook, decision: Decision, displaced: tuple[ProfileName, ...]) -> Warrant:
     return Warrant(
         kind=row.kind,
         plan=book.target_digest or digest_of(row.plan),
@@ -329,6 +341,7 @@ def _warrant(row: r.TargetSet, book: ScopeBook, decision: Decision) -> Warrant:
         until_ms=row.until_ms,
         approvals=row.approvals,
         last_replica=decision.last_replica and decision.profile in row.last_replicas,
+        displacing=displaced,
     )
 
 
@@ -338,37 +351,14 @@ def _moved(state: State, scope: ScopeName, replica: ReplicaId, at_ms: int) -> No
         apply.moved_ms = at_ms
 
 
+def _called(plan: Plan, profile: ProfileName) -> ProfileName:
+    """A profile by the name that a plan has for it."""
+    return profile_of(now_called(plan, ReplicaId(f"{profile}/1")))
+
+
 def _of(plan: Plan, replica: ReplicaId) -> bool:
-    return any(d.replica == replica and d.kind is not DecisionKind.CANNOT_PLACE for d in plan.decisions)
-
-
-def _learn_terms(book: HostBook, action: Action, body: Digest) -> None:
-    """What an incarnation acts by from now on; only what a host can act by is known."""
-    if not isinstance(action, Warm | Operate):
-        return
-    incarnation = body if isinstance(action, Warm) else action.incarnation
-    book.terms[incarnation] = Terms(
-        profile=action.profile,
-        serves=action.serves,
-        replicas_min=0,
-        priority=0,
-        timing=Timing(drain_ms=action.drain_ms),
-        restart=action.restart,
-    )
-    _trim(book.terms, limits.RESIDENCIES_PER_HOST)
-
-
-def _failed(before: Attempt, receipt: Receipt, at_ms: int) -> Attempt:
-    return Attempt(before.failures + 1, at_ms, receipt.code)
-
-
-def _counts(attempt: Attempt, receipt: Receipt) -> bool:
-    return receipt.code not in RETRIABLE or attempt.failures >= RETRIES
-
-
-def _trim(mapping: dict[Any, Any], most: int) -> None:
-    while len(mapping) > most:
-        del mapping[next(iter(mapping))]
+    now = now_called(plan, replica)
+    return any(now_called(plan, d.replica) == now and d.kind is not DecisionKind.CANNOT_PLACE for d in plan.decisions)
 
 
 _STEPS: dict[type[Any], Callable[[State, Any, int], None]] = {

@@ -71,16 +71,16 @@ def ended(apply: Apply, rights: Rights, lines: tuple[Progress, ...]) -> r.ApplyE
 
 
 def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Roster], outcome: Outcome) -> Progress:
-    replica = decision.replica
+    replica = rights.now_called(decision.replica)
     going = _under_way(rights, replica)
-    failure = apply.failures.get(replica)
+    failure = apply.failures.get(decision.replica) or apply.failures.get(replica)
     if going is not None:
         return Progress(decision, StepState.RUNNING, _PHASES[going.body.action.kind], going.body.host)
     if failure is not None:
         return Progress(decision, StepState.FAILED, f"{failure.kind} {failure.outcome}", failure.host, failure)
-    rest = [s for s in outcome.steps if s.replica == replica]
+    rest = [s for s in outcome.steps if rights.now_called(s.replica) == replica]
     if rest:
-        return Progress(decision, StepState.WAITING, _why(rest[0], replica, outcome), rest[0].action.host)
+        return Progress(decision, StepState.WAITING, _why(rest[0], outcome), rest[0].action.host)
     host = _place(decision)
     silent = _unsettled(decision, rights, view)
     if silent is not None:
@@ -89,9 +89,10 @@ def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Ros
 
 
 def _under_way(rights: Rights, replica: ReplicaId) -> ob.Entry | None:
+    """The open command for a replica as the target calls it; its host may still call it by its former name."""
     for _, book in sorted(rights.state.hosts.items()):
         for entry in ob.open_entries(book.outbox):
-            if entry.body.action.replica == replica and entry.body.scope == rights.scope:
+            if entry.body.scope == rights.scope and rights.now_called(entry.body.action.replica) == replica:
                 return entry
     return None
 
@@ -99,6 +100,7 @@ def _under_way(rights: Rights, replica: ReplicaId) -> ob.Entry | None:
 def _unsettled(decision: Decision, rights: Rights, view: tuple[Soft, Roster]) -> str | None:
     """Why nothing can be concluded yet from what the hosts of this decision report."""
     soft, roster = view
+    replica = rights.now_called(decision.replica)
     for seat in (decision.source, decision.target):
         if seat is None or roster.admitted(seat.host) is None:
             continue
@@ -106,13 +108,15 @@ def _unsettled(decision: Decision, rights: Rights, view: tuple[Soft, Roster]) ->
         gone = book is not None and book.written_off_ms is not None
         if seat.host == _place(decision) and not gone and not fresh(soft, roster, seat.host, rights.now_ms):
             return f"{seat.host} is silent"
-        if book is not None and decision.replica in unseen_success(book, soft, seat.host, rights.now_ms, PATIENCE_MS):
+        unseen = unseen_success(book, soft, seat.host, rights.now_ms, PATIENCE_MS) if book is not None else frozenset()
+        if replica in {rights.now_called(name) for name in unseen}:
             return f"{seat.host} has not yet reported it"
     return None
 
 
-def _why(step: Step, replica: ReplicaId, outcome: Outcome) -> str:
-    return next((line for line in outcome.held if line.startswith(f"{replica}:")), step.waits_for or "next in line")
+def _why(step: Step, outcome: Outcome) -> str:
+    mine = (line for line in outcome.held if line.startswith(f"{step.replica}:"))
+    return next(mine, step.waits_for or "next in line")
 
 
 def _place(decision: Decision) -> HostId | None:

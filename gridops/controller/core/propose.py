@@ -16,7 +16,9 @@ from gridops.base.units import render_ms
 from gridops.base.windows import parse_weekly
 from gridops.controller.core import rows as r
 from gridops.controller.core.apply import lock_of
-from gridops.controller.core.modes import Permitted, desired_now, drains
+from gridops.controller.core.fold import UNNEEDED
+from gridops.controller.core.given_up import given_up
+from gridops.controller.core.modes import Permitted, desired_now, drains, permitted
 from gridops.controller.core.observe import fresh, reckoned, recovering, seen
 from gridops.controller.core.rights import Rights
 from gridops.controller.core.roster import Roster
@@ -47,6 +49,7 @@ def fingerprint(
     book, last = state.scope(scope), soft.scope(scope)
     active = {d.host for d in drains(state) if d.until_ms is None or now_ms < d.until_ms}
     hosts = tuple(_host(soft, roster, h.id, now_ms) for h in roster.hosts_of(scope))
+    down = given_up(Rights(state, scope, standing, soft.chain, now_ms), soft, roster)
     waits = last.timed or (last.candidate is not None and bool(last.candidate.report.waiting))
     return Fingerprint(
         desired=soft.digest_of(state.accepted.desired),
@@ -55,6 +58,7 @@ def fingerprint(
         mode=(standing.mode.mode, standing.mode.automatic),
         hosts=hosts,
         written_off=_written_off(state),
+        given_up=tuple((g.replica, g.was.old) for g in down),
         applying=lock_of(book, now_ms) is not None,
         waiting=now_ms // WAIT_STEP_MS if waits else 0,
     )
@@ -67,6 +71,7 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
         return None
     intent = soft.intent if soft.intent is not None and soft.intent.commit == state.accepted.commit else _bare(state)
     book = state.scope(scope)
+    rights = Rights(state, scope, permitted(state, scope, now_ms), soft.chain, now_ms)
     return Inputs(
         intent=replace(intent, desired=desired),
         scope=scope,
@@ -78,6 +83,7 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
         watching_since_ms=soft.started_ms,
         waiting=book.proposal.plan if book.proposal is not None else None,
         written_off=frozenset(_written_off(state)),
+        given_up=given_up(rights, soft, roster),
     )
 
 
@@ -86,7 +92,7 @@ def follow(rights: Rights, soft: Soft, roster: Roster, plan: Plan, cause: str) -
     book, last = rights.book, soft.scope(rights.scope)
     last.candidate, last.planned_ms, last.held, last.timed = plan, rights.now_ms, (), False
     if not plan.to_do:
-        return _withdrawn(book, rights, "nothing is to be done any more", last)
+        return _withdrawn(book, rights, UNNEEDED, last)
     if rights.permitted.observes:
         last.quiet += 1
         return ()
@@ -246,6 +252,7 @@ def cause_of(before: Fingerprint | None, after: Fingerprint) -> str:
         ("mode", before.mode != after.mode),
         ("target", before.parent != after.parent),
         ("hosts", (before.hosts, before.written_off) != (after.hosts, after.written_off)),
+        ("failed", before.given_up != after.given_up),
         ("apply ended", before.applying and not after.applying),
     ):
         if changed:

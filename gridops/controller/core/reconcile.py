@@ -15,13 +15,13 @@ from gridops.base.canon import digest
 from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.controller.core import rows as r
-from gridops.controller.core.fold import RETRIABLE, RETRIES
+from gridops.controller.core.learned import RETRIABLE, RETRIES
 from gridops.controller.core.modes import desired_now
 from gridops.controller.core.observe import fresh, seen, unseen_success
 from gridops.controller.core.rights import No, Rights, may_issue, not_the_last, still_right
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
-from gridops.controller.core.state import State
+from gridops.controller.core.state import State, profile_of
 from gridops.model.action import Action, DeviceGeneration, Drain, Load, Operate, Unload, Warm
 from gridops.model.plan import Plan, Terms
 from gridops.model.policy import ActionLimits
@@ -131,11 +131,11 @@ def _take_back(turn: Pass, steps: Iterable[Step]) -> None:
             continue
         found.append((host, entry, no.detail if no is not None else UNWANTED))
         if isinstance(entry.body.action, Drain | Unload):
-            unsafe.add(entry.body.action.profile)
+            unsafe.add(profile_of(turn.rights.now_called(entry.body.action.replica)))
     taken = {(host, entry.body.seq) for host, entry, _ in found}
     for host, entry in _undecided(turn):
         action = entry.body.action
-        batch = isinstance(action, Drain | Unload) and action.profile in unsafe
+        batch = isinstance(action, Drain | Unload) and profile_of(turn.rights.now_called(action.replica)) in unsafe
         if batch and not entry.delivered and (host, entry.body.seq) not in taken:
             found.append((host, entry, f"another destructive command of {action.profile} became unsafe"))
     for host, entry, why in found:
@@ -225,16 +225,21 @@ def _spaced_out(turn: Pass, action: Action, what: str) -> str | None:
 
 
 def _withdrawn(turn: Pass, action: Action, what: str, steps: tuple[Step, ...]) -> str | None:
-    """A destructive command withdrawn too late may still be running: no further one for its profile (A-335)."""
+    """A destructive command that came too late to be taken back may be running: no further one for its profile."""
     if not isinstance(action, Drain | Unload):
         return None
     wanted = {ob.action_key(s.action) for s in steps}
+    mine = profile_of(turn.rights.now_called(action.replica))
     for outbox in turn.outboxes.values():
         for entry in ob.open_entries(outbox):
             other = entry.body.action
-            late = entry.wanted is GrantMode.VOID or entry.key not in wanted
-            if late and isinstance(other, Drain | Unload) and other.profile == action.profile:
-                return f"{what} waits: an earlier {other.kind} on {other.host} was withdrawn and has not answered"
+            if not isinstance(other, Drain | Unload) or profile_of(turn.rights.now_called(other.replica)) != mine:
+                continue
+            before = f"an earlier {other.kind} of {other.replica} on {other.host}"
+            if entry.wanted is GrantMode.VOID:
+                return f"{what} waits: {before} was withdrawn and has not answered"
+            if entry.key not in wanted:
+                return f"{what} waits: {before} is not wanted any more and may still be carried out"
     return None
 
 

@@ -13,8 +13,9 @@ from gridops.base.codes.control import GO416, GO422, GO429
 from gridops.base.codes.refusals import ROOT_EXPIRED
 from gridops.base.ids import ReplicaId, ScopeName
 from gridops.controller.core.modes import Permitted
-from gridops.controller.core.state import ScopeBook, State, Warrant
+from gridops.controller.core.state import ScopeBook, State, Warrant, now_called
 from gridops.model.action import Action, Drain, Load, Unload, Warm
+from gridops.model.plan import Assignment
 from gridops.model.policy import ActionClass
 from gridops.protocol.messages import Authority, AuthorityKind
 from gridops.protocol.outbox import Entry
@@ -36,11 +37,8 @@ class Rights:
         return self.state.scope(self.scope)
 
     def now_called(self, replica: ReplicaId) -> ReplicaId:
-        """A replica as the target calls it: hosts know a renamed one by its old name until it is relabelled or gone."""
-        name, _, number = replica.rpartition("/")
-        terms = self.book.target.terms if self.book.target is not None else ()
-        new = next((t.profile for t in terms if t.renamed_from == name), None)
-        return replica if new is None or any(t.profile == name for t in terms) else ReplicaId(f"{new}/{number}")
+        """A replica as the target calls it, whatever its host calls it."""
+        return now_called(self.book.target, replica)
 
     def warrant(self, replica: ReplicaId) -> Warrant | None:
         """The warrant that speaks for a replica, by whichever name."""
@@ -86,7 +84,20 @@ def still_right(rights: Rights, entry: Entry) -> No | None:
     no = _worn_out(rights, replica, warrant) or not_the_last(rights, action)
     if no is None and entry.authority.kind is AuthorityKind.STANDING:
         no = _standing_refused(rights, replica, entry.authority.action_class)
-    return no
+    return no or _not_displacing(rights, replica, warrant)
+
+
+def may_start(rights: Rights, a: Assignment) -> No | None:
+    """Why nothing would be started where the target wants it, for want of authority: somebody has to decide it anew.
+
+    A freeze, an expired root or a journal that cannot be trusted is no answer: a new decision would not help there.
+    """
+    warrant = rights.warrant(a.replica)
+    if warrant is None:
+        no: No | None = No(GO416.code, f"{a.replica}: nobody has decided this yet, it waits for a plan")
+    else:
+        no = _worn_out(rights, a.replica, warrant) or _not_standing(rights, a.replica, warrant)
+    return None if no is None or _restored(rights, a) else no
 
 
 def not_the_last(rights: Rights, action: Action) -> No | None:
@@ -117,8 +128,12 @@ def _restores(rights: Rights, action: Action) -> bool:
     target = rights.book.target
     if target is None or not isinstance(action, Load | Warm):
         return False
-    a = next((a for a in target.placement if a.replica == action.replica), None)
-    if a is None or a.seat.host != action.host or rights.book.carried_out.get(a.replica) != (a.seat, a.launch):
+    a = target.assignment(action.replica)
+    return a is not None and a.seat.host == action.host and _restored(rights, a)
+
+
+def _restored(rights: Rights, a: Assignment) -> bool:
+    if rights.book.carried_out.get(a.replica) != (a.seat, a.launch):
         return False
     return _standing_refused(rights, a.replica, ActionClass.REPAIR) is None
 
@@ -139,13 +154,24 @@ def _nothing_at_all(rights: Rights) -> No | None:
 def _worn_out(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None:
     if rights.now_ms < warrant.until_ms:
         return None
-    return No(GO416.code, f"{replica}: the authority of its plan has ended, it waits for a new plan")
+    return No(GO416.code, f"{replica}: the authority of its plan has ended, it waits for a new one: gridops plans list")
 
 
 def _not_standing(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None:
     if warrant.kind is not AuthorityKind.STANDING:
         return None
-    return _standing_refused(rights, replica, warrant.action_class)
+    return _standing_refused(rights, replica, warrant.action_class) or _not_displacing(rights, replica, warrant)
+
+
+def _not_displacing(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None:
+    """Why a change set that displaces others may not go on by itself: `allow_displace` is asked now, too."""
+    if warrant.kind is not AuthorityKind.STANDING:
+        return None
+    named = rights.permitted.mode.automatic.allow_displace if rights.permitted.automatic else ()
+    missing = [name for name in warrant.displacing if name not in named]
+    if not missing:
+        return None
+    return No(GO416.code, f"{replica}: {missing[0]} displaces others and is not in automatic.allow_displace any more")
 
 
 def _standing_refused(rights: Rights, replica: ReplicaId, action_class: ActionClass) -> No | None:

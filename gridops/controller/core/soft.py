@@ -49,6 +49,8 @@ class Fingerprint:
     hosts: tuple[tuple[str, str, str, int], ...]
     """Host, whether it is heard, its own state, its generation."""
     written_off: tuple[HostId, ...]
+    given_up: tuple[tuple[ReplicaId, str], ...]
+    """Replicas that nobody starts again by themselves, and what became of each."""
     applying: bool
     """People's apply is under way: automatic mode waits for it, so its end is a trigger."""
     waiting: int

@@ -67,6 +67,8 @@ class Warrant:
     approvals: tuple[str, ...] = ()
     last_replica: bool = False
     """The last replica of its profile may go: its name was typed, or the mode allows it."""
+    displacing: tuple[ProfileName, ...] = ()
+    """Profiles that are loaded in place of others by its change set: each needs `allow_displace` while it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,8 @@ class ScopeBook:
     state_digest: Digest | None = None
     carried_out: dict[ReplicaId, tuple[Seat, Digest]] = field(default_factory=dict)
     """Seat and launch on which a replica of the target was started once: starting it there again is repair."""
+    again: dict[ReplicaId, Attempt] = field(default_factory=dict)
+    """How often lately somebody decided to start a replica again on its seat: the next decision waits longer."""
     restored: tuple[Terms, ...] = ()
     """Terms of the plan that a rebuild found in force: what a process that was found running is taken to act by."""
 
@@ -262,6 +266,18 @@ def known_plan(state: State, wanted: str) -> tuple[Plan, ...]:
     if len(wanted) < 4:
         return ()
     return tuple(p for p in state.plans.values() if p.id.rpartition("-")[2].startswith(wanted))
+
+
+def now_called(plan: Plan | None, replica: ReplicaId) -> ReplicaId:
+    """A replica as a plan calls it: hosts know a renamed one by its old name until it is relabelled or gone."""
+    name, _, number = replica.rpartition("/")
+    terms = plan.terms if plan is not None else ()
+    new = next((t.profile for t in terms if t.renamed_from == name), None)
+    return replica if new is None or any(t.profile == name for t in terms) else ReplicaId(f"{new}/{number}")
+
+
+def profile_of(replica: ReplicaId) -> ProfileName:
+    return ProfileName(replica.rpartition("/")[0])
 
 
 def plan_digest(plan: Plan) -> Digest:

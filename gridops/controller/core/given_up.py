@@ -1,0 +1,106 @@
+"""What nobody starts again by itself: replicas of the target that are down, and that need a new decision.
+
+A host gives a process up when its restart policy is used up; the authority of a plan ends after a day. Then nothing
+differs from the target, so no comparison of plans would ever say it: this does, and the planner makes a decision of it
+that people see and approve, or that automatic mode carries out. `propose` asks it for every plan and every look at
+whether a plan is needed. It must never name what is being started, what is silent, or what nobody can vouch for; and
+what was started again just now waits longer each time, by a streak that a restart does not forget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gridops.base.ids import ProfileName, ReplicaId, short
+from gridops.controller.core.observe import fresh, unseen_success
+from gridops.controller.core.reconcile import PATIENCE_MS
+from gridops.controller.core.rights import Rights, may_start
+from gridops.controller.core.roster import Roster
+from gridops.controller.core.soft import Soft
+from gridops.controller.core.state import Attempt, HostBook
+from gridops.model.plan import Assignment, Cause, CauseKind, Change, DecisionKind
+from gridops.model.snapshot import LIVE_STATES, HostReport, Ownership, Residency, ResidencyState
+from gridops.planner.world import GivenUp
+from gridops.protocol import outbox as ob
+
+AGAIN = "started again"
+
+
+def given_up(rights: Rights, soft: Soft, roster: Roster) -> tuple[GivenUp, ...]:
+    """Replicas of the scope's target that stay down unless somebody decides otherwise, in the target's order."""
+    book = rights.book
+    if book.target is None:
+        return ()
+    going = _under_way(rights)
+    found: list[GivenUp] = []
+    for a in book.target.placement:
+        host = a.seat.host
+        held, heard = rights.state.hosts.get(host), soft.hosts.get(host)
+        if held is None or heard is None or a.replica in going or not fresh(soft, roster, host, rights.now_ms):
+            continue
+        here = _here(rights, heard.report, a)
+        if any(r.state is not ResidencyState.FAILED for r in here) or _unseen(rights, soft, held, a):
+            continue
+        failed = next((r for r in here if a.replica not in book.retry), None)
+        if (failed is None and may_start(rights, a) is None) or _too_soon(rights, a.replica):
+            continue
+        found.append(GivenUp(a.replica, *_words(rights, held, a, next(iter(here), None))))
+    return tuple(found)
+
+
+def _under_way(rights: Rights) -> frozenset[ReplicaId]:
+    return frozenset(
+        rights.now_called(entry.body.action.replica)
+        for _, held in sorted(rights.state.hosts.items())
+        for entry in ob.open_entries(held.outbox)
+        if entry.body.scope == rights.scope
+    )
+
+
+def _here(rights: Rights, report: HostReport, a: Assignment) -> list[Residency]:
+    """Processes of the replica on its seat, whatever became of them."""
+    return [
+        r
+        for r in report.residencies
+        if r.ownership is Ownership.MANAGED and r.state in LIVE_STATES and r.replica is not None
+        if rights.now_called(r.replica) == a.replica and r.identity == a.launch
+    ]
+
+
+def _unseen(rights: Rights, soft: Soft, held: HostBook, a: Assignment) -> bool:
+    unseen = unseen_success(held, soft, a.seat.host, rights.now_ms, PATIENCE_MS)
+    return a.replica in {rights.now_called(name) for name in unseen}
+
+
+def _too_soon(rights: Rights, replica: ReplicaId) -> bool:
+    """It was started again lately. A question that people have before them is not taken back for that."""
+    waits = rights.book.proposal
+    asked = waits is not None and any(
+        d.kind is DecisionKind.PLACE and d.replica == replica and any(c.new == AGAIN for c in d.changes)
+        for d in waits.plan.to_do
+    )
+    return not asked and rights.now_ms < rights.book.again.get(replica, Attempt()).wait_until_ms
+
+
+def _words(rights: Rights, held: HostBook, a: Assignment, failed: Residency | None) -> tuple[Cause, Change]:
+    """Why, in words, and what became of the process: its incarnation tells one failure from the next."""
+    host = a.seat.host
+    if failed is not None:
+        times = f"{failed.restarts + 1} times" if failed.restarts else "once"
+        detail = f"restart on {host}: failed {times}, last: {failed.detail or 'no reason given'}"
+        was = f"failed {short(failed.incarnation)}" if failed.incarnation is not None else "failed"
+        return Cause(kind=CauseKind.UNHEALTHY, detail=detail), Change(field="process", old=was, new=AGAIN)
+    tried = _tried(held.attempts, a)
+    if rights.book.carried_out.get(a.replica) == (a.seat, a.launch):
+        detail = f"restart on {host}: nothing of it runs there any more, and nobody may start it by itself{tried}"
+        return Cause(kind=CauseKind.UNHEALTHY, detail=detail), Change(field="process", old="gone", new=AGAIN)
+    detail = f"start on {host}: it was decided and never done, and the authority for it has ended{tried}"
+    return Cause(kind=CauseKind.INTENT, detail=detail), Change(field="process", old="never started", new=AGAIN)
+
+
+def _tried(attempts: Mapping[tuple[str, ProfileName], Attempt], a: Assignment) -> str:
+    for kind in ("warm", "load"):
+        tried = attempts.get((kind, a.profile))
+        if tried is not None and tried.failures:
+            return f"; {kind} failed {tried.failures} times, last: {tried.code or 'no code'}"
+    return ""

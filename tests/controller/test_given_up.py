@@ -1,0 +1,277 @@
+"""A replica that its host has given up, or that nobody may start any more: seen, proposed, started by a decision."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from gridops.controller import views
+from gridops.controller.core.state import Attempt
+from gridops.model.plan import CauseKind, DecisionKind
+from gridops.model.policy import ActionClass, Risk
+from gridops.model.snapshot import ResidencyState
+from tests.controller.fleet import AUTOMATIC, DEFAULT, OBSERVE, Desk, Fleet, mode, profile
+from tests.controller.test_memory import rebuilt, same
+
+DAY_MS = 25 * 3_600_000
+HERE = profile() + "placement: {allow_hosts: [alpha]}\n"
+NOTHING_ALLOWED = mode("{mode: automatic, automatic: {allow: [remove]}}")
+
+
+def serving(fleet: Fleet, text: str | None = None) -> Desk:
+    """One replica that can only be on alpha, ready; the authority of its plan has ended."""
+    more = {} if text is None else {"policies/mode.yaml": text}
+    fleet.begin(**{"profiles.d/coder.yaml": HERE, **more})
+    desk = Desk(fleet)
+    desk.settle(2)
+    if desk.book().target is None:
+        desk.apply()
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    desk.clock.pass_by(DAY_MS)
+    desk.settle(2)
+    return desk
+
+
+def gives_up(desk: Desk, detail: str = "exit code 1", restarts: int = 3) -> None:
+    """Its restart policy is used up: the host reports what is left as failed."""
+    room = desk.fleet.agents["alpha"].room
+    room.residencies = {
+        k: replace(v, state=ResidencyState.FAILED, detail=detail, restarts=restarts)
+        for k, v in room.residencies.items()
+    }
+    room.bump()
+
+
+def loses(desk: Desk) -> None:
+    """Its host knows nothing of the process any more."""
+    room = desk.fleet.agents["alpha"].room
+    room.residencies.clear()
+    room.bump()
+
+
+def candidate(desk: Desk) -> list[tuple[str, str]]:
+    found = desk.controller.soft.scope(DEFAULT).candidate
+    return [] if found is None else [(d.kind.value, d.replica) for d in found.to_do]
+
+
+def proposals(desk: Desk) -> int:
+    return len([e for e in desk.controller.events.after(0) if e.kind == "proposal"])
+
+
+@pytest.mark.parametrize("how", ["failed", "gone"])
+def test_recommend_proposes_a_restart_as_repair_and_an_approval_carries_it_out(fleet: Fleet, how: str) -> None:
+    desk = serving(fleet)
+    (gives_up if how == "failed" else loses)(desk)
+    desk.settle(2)
+    plan = desk.proposal()
+    (decision,) = plan.to_do
+    assert (decision.kind, decision.replica, decision.action_class) == (
+        DecisionKind.PLACE,
+        "coder/1",
+        ActionClass.REPAIR,
+    )
+    assert (decision.risk, decision.cause.kind) == (Risk.ROUTINE, CauseKind.UNHEALTHY)
+    words = (
+        "restart on alpha: failed 4 times, last: exit code 1" if how == "failed" else "restart on alpha: nothing of it"
+    )
+    assert decision.cause.detail.startswith(words)
+    done = desk.executed()
+    desk.settle(6)
+    assert desk.proposal().id == plan.id, "the same question is asked once"
+    assert desk.executed() == done, "and nothing happens meanwhile"
+    assert desk.apply()["applied"]
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    assert desk.book().applies[-1].outcome == "done"
+    assert desk.book().proposal is None
+    assert candidate(desk) == []
+    same(desk)
+    desk.controller.close()
+
+
+def test_a_failure_is_proposed_while_the_authority_of_its_plan_lasts_too(fleet: Fleet) -> None:
+    """A failed process at its seat is evidence: nothing clears it away but a decision."""
+    fleet.begin(**{"profiles.d/coder.yaml": HERE})
+    desk = Desk(fleet)
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    gives_up(desk)
+    desk.settle(3)
+    assert [d.replica for d in desk.proposal().to_do] == ["coder/1"]
+    desk.apply()
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    desk.controller.close()
+
+
+def test_what_a_second_failure_asks_is_another_question(fleet: Fleet) -> None:
+    desk = serving(fleet)
+    gives_up(desk)
+    desk.settle(2)
+    first = desk.proposal()
+    desk.ask("reject", plan=first.id)
+    desk.settle(3)
+    assert desk.book().proposal is None, "no is an answer"
+    assert candidate(desk) == [("place", "coder/1")], "and it stays visible"
+    desk.apply(first)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    desk.clock.pass_by(60_000)
+    gives_up(desk)
+    desk.settle(2)
+    assert desk.proposal().decisions_digest != first.decisions_digest
+    desk.controller.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "again"), [(AUTOMATIC, True), (NOTHING_ALLOWED, False)], ids=["repair", "not allowed"]
+)
+def test_automatic_mode_starts_it_again_where_repair_is_allowed(fleet: Fleet, text: str, again: bool) -> None:
+    desk = serving(fleet)
+    desk.commit({"policies/mode.yaml": text})
+    gives_up(desk)
+    desk.settle()
+    assert desk.ready() == (["coder/1"] if again else [])
+    assert (desk.book().proposal is None) is again
+    desk.controller.close()
+
+
+def test_a_replica_that_fails_again_and_again_is_started_less_and_less_often(fleet: Fleet) -> None:
+    """The streak is durable: a restart of the controller does not begin it anew."""
+    desk = serving(fleet, AUTOMATIC)
+    starts = []
+    for turn in range(400):
+        desk.clock.pass_by(10_000)
+        if desk.ready():
+            gives_up(desk)
+            starts.append(turn * 10)
+        if turn == 150:
+            desk.restart()
+        desk.beat()
+        desk.pass_()
+    gaps = [b - a for a, b in itertools.pairwise(starts)]
+    assert gaps == sorted(gaps)
+    assert 6 <= len(starts) <= 9, gaps
+    assert gaps[-1] >= 900, "in seconds"
+    assert desk.book().again["coder/1"].failures >= len(gaps)
+    desk.clock.pass_by(6 * 3_600_000)
+    desk.settle(6)
+    assert desk.ready() == ["coder/1"]
+    desk.clock.pass_by(6 * 3_600_000)
+    gives_up(desk)
+    desk.settle(6)
+    assert desk.book().again["coder/1"].failures == 1, "what stood for long begins anew"
+    desk.controller.close()
+
+
+def test_a_proposal_that_comes_and_goes_by_itself_is_made_less_and_less_often(fleet: Fleet) -> None:
+    desk = serving(fleet)
+    room = desk.fleet.agents["alpha"].room
+    up = dict(room.residencies)
+    made = 0
+    for _ in range(60):
+        before = desk.book().proposal
+        room.residencies = {} if room.residencies else dict(up)
+        room.bump()
+        desk.settle(1, step_ms=5_000)
+        made += before is None and desk.book().proposal is not None
+    assert 3 <= made <= 5, "300 s: at once, and then after 30, 60 and 120 s"
+    desk.controller.close()
+
+
+def test_what_is_being_started_is_not_given_up(fleet: Fleet) -> None:
+    """While a load or a start goes on, or a success waits to be shown, the plan is empty."""
+    fleet.begin(**{"profiles.d/coder.yaml": HERE})
+    desk = Desk(fleet)
+    desk.settle(2)
+    for agent in fleet.agents.values():
+        agent.room.slow |= {"load", "warm"}
+    desk.apply()
+    for kind in ("load", "warm"):
+        desk.settle(3)
+        assert desk.book().proposal is None
+        assert candidate(desk) == []
+        fleet.agents["alpha"].finish(kind)
+    desk.settle(3)
+    assert desk.ready() == ["coder/1"]
+    assert desk.book().proposal is None
+    desk.controller.close()
+
+
+def test_a_silent_host_is_not_taken_for_one_that_lost_its_process(fleet: Fleet) -> None:
+    desk = serving(fleet)
+    loses(desk)
+    for _ in range(4):
+        desk.clock.pass_by(1_000)
+        desk.beat("beta")
+        desk.pass_()
+    assert candidate(desk) == []
+    desk.controller.close()
+
+
+def test_observe_records_the_drift_and_proposes_nothing(fleet: Fleet) -> None:
+    desk = serving(fleet, None)
+    desk.commit({"policies/mode.yaml": OBSERVE})
+    gives_up(desk)
+    desk.settle(3)
+    assert desk.book().proposal is None
+    drift = views.status(desk.controller.view()).scopes[0].drift
+    assert [(d.kind, d.replica) for d in drift] == [("place", "coder/1")]
+    desk.controller.close()
+
+
+def test_what_automatic_mode_left_undone_is_growth_and_waits_for_people(fleet: Fleet) -> None:
+    """Leaving automatic takes its commands back: what was never started is proposed, and never called repair."""
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC, "profiles.d/coder.yaml": HERE})
+    desk = Desk(fleet)
+    for agent in fleet.agents.values():
+        agent.room.fails["load"] = "no_artifact"
+    desk.settle(4)
+    desk.commit({"policies/mode.yaml": mode("{mode: automatic, automatic: {allow: [repair]}}")})
+    for agent in fleet.agents.values():
+        agent.room.fails.clear()
+    desk.settle(4)
+    assert desk.ready() == []
+    (decision,) = desk.proposal().to_do
+    assert decision.action_class is ActionClass.SCALE_UP
+    assert "load failed 1 times, last: no_artifact" in decision.cause.detail
+    desk.apply()
+    desk.clock.pass_by(60_000)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    desk.controller.close()
+
+
+def test_what_a_rebuild_finds_missing_is_proposed(fleet: Fleet) -> None:
+    """A restored target has nobody's authority: what it lacks needs a new plan, and there is one."""
+    desk = serving(fleet)
+    desk.project()
+    rebuilt(desk)
+    loses(desk)
+    desk.settle(8)
+    assert [(d.kind.value, d.replica) for d in desk.proposal().to_do] == [("place", "coder/1")]
+    desk.apply()
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    desk.controller.close()
+
+
+def test_the_applied_plan_itself_says_that_it_was_applied(fleet: Fleet) -> None:
+    """Its authority is not renewed by naming it again: what is down is a new decision with a new plan."""
+    desk = serving(fleet)
+    old = desk.book().target
+    loses(desk)
+    desk.settle(2)
+    assert desk.ask("apply", plan=old.id)["already"]
+    held = "\n".join(views.status(desk.controller.view()).scopes[0].held)
+    assert "the authority of its plan has ended" in held
+    assert "gridops plans list" in held
+    desk.controller.close()
+
+
+def test_the_wait_after_a_restart_doubles() -> None:
+    assert [Attempt(n, 0).wait_until_ms for n in (1, 2, 3)] == [30_000, 60_000, 120_000]
