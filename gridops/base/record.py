@@ -3,19 +3,27 @@
 `@record` replaces `@dataclass` for every noun that is signed, digested, journalled or sent. `to_data` leaves out
 fields that are None, so a new optional field does not change old digests. `from_data` is strict: unknown fields,
 wrong types and missing fields are a `Malformed`, never a guess. pydantic does the checking.
+
+Canonical bytes have one meaning and two ways. The literal way is `canon.dumps(to_data(value))`. The straight way lets
+pydantic write the bytes at once; it is taken only by record types whose schema proves, once per type, that the bytes
+must be the same (`_Proof`), and only for values that pydantic writes without a remark. All else, and every refusal,
+is decided by the literal way. `Digests` remembers the digests of values that came the straight way.
 """
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
-from gridops.base import canon
+from gridops.base import canon, limits
 from gridops.base.ids import Digest
+from gridops.base.units import INT_MAX
 
 # pydantic takes 200 ms to import and `gridops validate` needs no record checked, so it is imported on first use.
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+    from pydantic_core import SchemaSerializer
 
 T = TypeVar("T")
 
@@ -56,12 +64,185 @@ def to_data(value: Any) -> Any:
 
 def to_bytes(value: Any) -> bytes:
     """Canonical bytes of a record."""
-    return canon.dumps(to_data(value))
+    raw = _straight_bytes(value)
+    return canon.dumps(to_data(value)) if raw is None else raw
 
 
 def digest_of(value: Any) -> Digest:
     """Digest of the canonical bytes of a record: its identity."""
     return canon.digest_bytes(to_bytes(value))
+
+
+class _Known(NamedTuple):
+    value: Any
+    """Held, so that its id stays its own."""
+    digest: Digest
+    size: int
+
+
+class Digests:
+    """Digests of records already seen, by identity: for callers that digest the same objects again and again.
+
+    The caller makes one and passes it on; nothing is shared behind its back. Only what came the straight way is
+    remembered, because then every part of it is known to be a frozen record, a tuple or a scalar and cannot change.
+    The oldest used goes first. For one thread at a time.
+    """
+
+    def __init__(self, kept: int = limits.DIGESTS_KEPT, kept_bytes: int = limits.DIGESTS_KEPT_BYTES) -> None:
+        self._kept = kept
+        self._kept_bytes = kept_bytes
+        self._bytes = 0
+        self._known: dict[int, _Known] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, value: Any) -> Digest:
+        """What `digest_of` says."""
+        known = self._known.pop(id(value), None)
+        if known is not None:
+            self._known[id(value)] = known
+            return known.digest
+        raw = _straight_bytes(value)
+        if raw is None:
+            return digest_of(value)
+        digest = canon.digest_bytes(raw)
+        if len(raw) <= self._kept_bytes:  # a greater one would push out all others and then itself
+            self._remember(_Known(value, digest, len(raw)))
+        return digest
+
+    def _remember(self, known: _Known) -> None:
+        self._known[id(known.value)] = known
+        self._bytes += known.size
+        while len(self._known) > self._kept or self._bytes > self._kept_bytes:
+            self._bytes -= self._known.pop(next(iter(self._known))).size
+
+
+_writers: dict[Any, SchemaSerializer | None] = {}
+_LONG = b"0" * len(str(INT_MAX)) + b","
+_SHAPE = bytes.maketrans(b"0123456789]}", b"0" * 10 + b",,")
+
+
+def _straight_bytes(value: Any) -> bytes | None:
+    """Canonical bytes written by pydantic, or None where only the literal way can say what they are."""
+    kind = type(value)
+    try:
+        writer = _writers[kind]
+    except KeyError:
+        writer = _writers[kind] = _writer(kind)
+    if writer is None:
+        return None
+    try:
+        raw = writer.to_json(value, exclude_none=True, warnings="error")
+    except ValueError:  # a field holds what its type does not allow, or a lone surrogate
+        return None
+    # An integer out of range has at least sixteen digits before `,`, `]` or `}`. A text may have them too: no harm.
+    return None if _LONG in raw.translate(_SHAPE) else raw
+
+
+def _writer(kind: type[Any]) -> SchemaSerializer | None:
+    """A serialiser that writes the fields of every record in canonical order, or None where that is not enough."""
+    if not is_dataclass(kind):
+        return None
+    from pydantic_core import SchemaSerializer
+
+    try:
+        schema = _Proof().straight(adapter(kind).core_schema, 0)
+    except _Unproved:
+        return None
+    return SchemaSerializer(schema)
+
+
+class _Unproved(Exception):
+    """Something in a schema of which it is not known that pydantic writes it canonically."""
+
+
+class _Proof:
+    """Walks a core schema and returns it with sorted fields, if nothing but canonical bytes can come of it.
+
+    Known are texts, integers, booleans, enums of texts, tuples and records, none nested too deep; whatever else a
+    schema says, also what a later pydantic may add to it, is `_Unproved`. pydantic remarks on a value that is not of
+    the type of its field, except for literals, which are therefore written as the texts they are.
+    """
+
+    _SAYS: Mapping[str, frozenset[str]] = {
+        "str": frozenset(),
+        "int": frozenset(),
+        "bool": frozenset(),
+        "literal": frozenset({"expected"}),
+        "enum": frozenset({"cls", "members", "sub_type"}),
+        "nullable": frozenset({"schema"}),
+        "default": frozenset({"schema", "default", "default_factory", "default_factory_takes_data"}),
+        "tuple": frozenset({"items_schema", "variadic_item_index"}),
+        "dataclass": frozenset({"cls", "config", "fields", "frozen", "post_init", "schema", "slots"}),
+        "dataclass-args": frozenset({"dataclass_name", "fields", "computed_fields", "collect_init_only"}),
+        "dataclass-field": frozenset({"name", "schema", "init"}),
+        "definitions": frozenset({"schema", "definitions"}),
+        "definition-ref": frozenset({"schema_ref"}),
+    }
+    _CONFIG = frozenset({"title", "extra_fields_behavior", "strict"})
+
+    def __init__(self) -> None:
+        self._shared: dict[str, Any] = {}
+        self._open: list[str] = []
+
+    def straight(self, schema: Any, depth: int) -> Any:
+        """`schema`, whose value stands at `depth`, for writing. Raises _Unproved."""
+        kind = schema["type"]
+        made = {key: part for key, part in schema.items() if key != "metadata"}
+        if kind not in self._SAYS or not made.keys() <= self._SAYS[kind] | {"type", "ref"} or depth > canon.DEPTH_MAX:
+            raise _Unproved(kind)
+        if kind == "literal":
+            return self._texts(schema["expected"], {"type": "str"})
+        if kind == "enum":
+            return self._texts([member.value for member in schema["members"]], made)
+        if kind in ("nullable", "default"):
+            made["schema"] = self.straight(schema["schema"], depth)
+        elif kind == "tuple":
+            made["items_schema"] = [self.straight(item, depth + 1) for item in schema["items_schema"]]
+        elif kind == "dataclass":
+            self._record(made, depth)
+        elif kind == "definitions":
+            self._definitions(made, depth)
+        elif kind == "definition-ref":
+            self._follow(schema["schema_ref"], depth)
+        return made
+
+    def _texts(self, values: Sequence[Any], made: Any) -> Any:
+        if any(not isinstance(value, str) for value in values):
+            raise _Unproved("not a text")
+        return made
+
+    def _record(self, made: dict[str, Any], depth: int) -> None:
+        inner = made["schema"]
+        if inner["type"] != "dataclass-args" or not inner.keys() <= self._SAYS["dataclass-args"] | {"type"}:
+            raise _Unproved(inner["type"])
+        if not made.get("frozen") or inner["computed_fields"] or not made.get("config", {}).keys() <= self._CONFIG:
+            raise _Unproved("not a plain record")
+        rows = []
+        for field in sorted(inner["fields"], key=lambda field: str(field["name"])):
+            says = field.keys() - {"type", "metadata"}
+            if not says <= self._SAYS["dataclass-field"] or not canon.is_key(field["name"]):
+                raise _Unproved(field["name"])
+            rows.append({**field, "schema": self.straight(field["schema"], depth + 1)})
+        made["fields"] = sorted(made["fields"])
+        made["schema"] = {**inner, "fields": rows}
+
+    def _definitions(self, made: dict[str, Any], depth: int) -> None:
+        if self._shared:
+            raise _Unproved("definitions in definitions")
+        self._shared = {shared["ref"]: shared for shared in made["definitions"]}
+        made["schema"] = self.straight(made["schema"], depth)
+        # How deep each one stands was judged where it is referred to.
+        made["definitions"] = [self.straight(shared, 0) for shared in made["definitions"]]
+
+    def _follow(self, ref: str, depth: int) -> None:
+        """Judge what a reference stands for at this depth; a record that holds itself has no greatest depth."""
+        if ref in self._open or ref not in self._shared:
+            raise _Unproved(ref)
+        self._open.append(ref)
+        self.straight(self._shared[ref], depth)
+        self._open.pop()
 
 
 def from_data(kind: type[T], data: Any) -> T:
