@@ -58,7 +58,7 @@ class ProfileForecast:
     observed_mrpm: int = 0
     """Rate of requests that did arrive for it. Never raised by an inference."""
     inferred_mrpm: int = 0
-    """The part of the likely rate that only other profiles' or workloads' demand suggests."""
+    """The part of the likely rate that only a correlation suggests. Not: what workloads offer by people's leave."""
     offered_mlanes: int | None = None
     """Offered concurrency at the likely rate (Little's law: rate times mean service time), without who waits in the
     queue. None: service times are not known, so the profile's own `demand.service` is taken."""

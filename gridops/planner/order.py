@@ -1,18 +1,21 @@
 """In which order replicas are given seats. Scarce room goes to whom this order names first.
 
-Changes in place come first (they take no new host), then pins (they have only one host), then priority classes; within
-a class one replica per profile and round, constrained and large profiles first in each round. Names decide last.
+Changes in place come first (they take no new host), then pins (they have only one host), then priority classes, and in
+each what is urgent (`harm`); then one replica per profile and round, constrained and large profiles first in each
+round, and among equals whose requests suffer most. Names decide last.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gridops.base.ids import HostId, ProfileName, replica_key
 from gridops.planner.draft import Draft, Item
+from gridops.planner.harm import Needs, Urgency
 from gridops.planner.incumbents import Verdict
-from gridops.planner.targets import pins
+from gridops.planner.targets import count, pins
 
 Width = Callable[[ProfileName], tuple[int, int]]
 """Of a profile: how many hosts could hold it at all, and the bytes of its preferred config."""
@@ -21,16 +24,30 @@ Width = Callable[[ProfileName], tuple[int, int]]
 def in_order(draft: Draft, items: Sequence[Item], width: Width) -> list[Item]:
     """The items, first served first."""
     pinned = _with_pins(draft, sorted(items, key=_within_profile))
+    needs, baseline, seated = Needs(draft.world), dict[ProfileName, int](), _seated(draft, items)
+    relief: dict[ProfileName, tuple[int, ...]] = {}
     rounds: dict[ProfileName, int] = {}
     keyed = []
     for item in pinned:
-        name = item.profile.name
+        profile, name = item.profile, item.profile.name
+        if name not in baseline:
+            baseline[name], relief[name] = count(profile, draft.world), needs.harm(profile).relief_first
         turn = rounds.get(name, 0)
         rounds[name] = turn + 1
+        urgency = needs.urgency(profile, seated[name] + turn, baseline[name])
+        # Beyond the baseline it is fair to count what a profile has already.
+        share = turn if urgency is Urgency.BASELINE else seated[name] + turn
         hosts, size = width(name)
         stage = 0 if item.changes else 1 if item.pin is not None else 2
-        keyed.append(((stage, -item.profile.priority, turn, hosts, -size, name, replica_key(item.replica)), item))
+        fair = (-profile.priority, -urgency, share, hosts, -size, relief[name])
+        keyed.append(((stage, *fair, name, replica_key(item.replica)), item))
     return [item for _, item in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def _seated(draft: Draft, items: Sequence[Item]) -> Counter[ProfileName]:
+    """Replicas of each profile that do not look for a seat."""
+    looking = {i.replica for i in items}
+    return Counter(s.assignment.profile for r, s in draft.seats.items() if r not in looking)
 
 
 def _within_profile(item: Item) -> tuple[str, int, tuple[str, int]]:

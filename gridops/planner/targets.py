@@ -1,18 +1,19 @@
 """How many replicas of each profile are wanted, which incumbents go on being wanted, and which numbers are missing.
 
-Without demand a profile's target is its minimum; pins are a floor. Nothing here looks at memory. Called by
-`planner.plan` between `incumbents` and `place`.
+Without a forecast a profile's target is its baseline: its minimum, with pins as a floor. `sizing` says what demand adds
+to it. Nothing here looks at memory. Called by `planner.plan` between `incumbents` and `place`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
 from gridops.model.plan import Cause, CauseKind, Plan, Retirement, Terms
 from gridops.model.profile import Profile
 from gridops.planner.incumbents import Incumbent, Verdict, mark
+from gridops.planner.sizing import Size, Sizes
 from gridops.planner.world import World
 
 
@@ -31,6 +32,8 @@ class Targets:
     wanted: tuple[Incumbent, ...]
     removed: tuple[Incumbent, ...]
     missing: tuple[Missing, ...]
+    sizes: Mapping[ProfileName, Size] = field(default_factory=dict)
+    """Of every declared profile of the scope."""
 
 
 def choose(world: World, incumbents: Sequence[Incumbent]) -> Targets:
@@ -41,26 +44,32 @@ def choose(world: World, incumbents: Sequence[Incumbent]) -> Targets:
     wanted: list[Incumbent] = []
     removed: list[Incumbent] = []
     missing: list[Missing] = []
+    rule, sizes = Sizes(world), dict[ProfileName, Size]()
     for name in sorted(by_profile):
         profile = world.profiles.get(name)
         standing = by_profile[name]
+        kept = standing
+        size = None if profile is None else rule.of(profile, count(profile, world), standing)
+        if size is not None:
+            sizes[name] = size
         if world.mass_stale:
-            wanted += standing
-        elif profile is None:
+            pass
+        elif profile is None or size is None:
+            kept = []
             removed += [replace(i, cause=_profile_gone(world, name)) for i in standing]
         else:
-            kept = _towards_pins(world, profile, _keep(world, profile, standing))
-            wanted += kept
+            kept = _towards_pins(world, profile, _keep(world, profile, standing, size.replicas), size.replicas)
             ids = {i.replica for i in kept}
-            removed += [replace(i, cause=_fewer(world, profile)) for i in standing if i.replica not in ids]
-        if profile is not None:
-            missing += _missing(world, profile, [i for i in wanted if i.assignment.profile == name])
+            removed += [replace(i, cause=_fewer(world, profile, size)) for i in standing if i.replica not in ids]
+        wanted += kept
+        if profile is not None and size is not None:
+            missing += _missing(world, profile, kept, size)
     # An adopted residency that is not wanted was never in any plan: nothing is decided by leaving it out.
-    return Targets(tuple(wanted), tuple(i for i in removed if not i.adopted), tuple(missing))
+    return Targets(tuple(wanted), tuple(i for i in removed if not i.adopted), tuple(missing), sizes)
 
 
 def count(profile: Profile, world: World) -> int:
-    """Replicas wanted: the minimum, and at least one for each pin on a declared host of the scope."""
+    """The baseline: the minimum, and at least one for each pin on a declared host of the scope."""
     return max(profile.replicas_min, len(pins(profile, world)))
 
 
@@ -102,9 +111,9 @@ def domain(world: World, host: str, level: str) -> str | None:
     return str(host) if level == "host" else view.host.domain(level)
 
 
-def _keep(world: World, profile: Profile, standing: Sequence[Incumbent]) -> list[Incumbent]:
+def _keep(world: World, profile: Profile, standing: Sequence[Incumbent], wanted: int) -> list[Incumbent]:
     """The incumbents to keep when there are more than wanted: pins, then failure domains, then who need not move."""
-    left, kept, wanted = list(standing), list[Incumbent](), count(profile, world)
+    left, kept = list(standing), list[Incumbent]()
     spread = profile.spread
     places = {i.replica: domain(world, i.host, spread.by) if spread is not None else None for i in standing}
     used: set[str] = set()
@@ -125,11 +134,11 @@ def _worth(incumbent: Incumbent, place: str | None, met: set[str]) -> tuple[bool
     return not incumbent.pinned, incumbent.verdict, again, not incumbent.ready, replica_key(incumbent.replica)
 
 
-def _towards_pins(world: World, profile: Profile, kept: list[Incumbent]) -> list[Incumbent]:
+def _towards_pins(world: World, profile: Profile, kept: list[Incumbent], wanted: int) -> list[Incumbent]:
     """Where nobody is free to take a pin's place, replicas that could stay set out for it, highest numbers first."""
     stands = {i.host for i in kept if i.verdict <= Verdict.CHANGE}
     lacking = [h for h in pins(profile, world) if h not in stands]
-    free = count(profile, world) - len(kept) + sum(1 for i in kept if i.verdict > Verdict.CHANGE)
+    free = wanted - len(kept) + sum(1 for i in kept if i.verdict > Verdict.CHANGE)
     moved: dict[ReplicaId, Incumbent] = {}
     for host in lacking[max(0, free) :]:
         could = [i for i in kept if i.verdict <= Verdict.CHANGE and not i.pinned and i.replica not in moved]
@@ -142,17 +151,21 @@ def _towards_pins(world: World, profile: Profile, kept: list[Incumbent]) -> list
     return [moved.get(i.replica, i) for i in kept]
 
 
-def _missing(world: World, profile: Profile, kept: Sequence[Incumbent]) -> list[Missing]:
-    """The lowest free numbers, as many as are missing."""
+def _missing(world: World, profile: Profile, kept: Sequence[Incumbent], size: Size) -> list[Missing]:
+    """The lowest free numbers, as many as are missing: first those of the baseline, then those that demand adds."""
     taken = {split_replica(i.replica)[1] for i in kept}
-    lacking = count(profile, world) - len(kept)
+    lacking = size.replicas - len(kept)
+    if lacking <= 0:
+        return []
     cause = _more(world, profile)
+    more = Cause(kind=CauseKind.DEMAND, detail=size.why) if size.why else cause
     found: list[Missing] = []
     number = 0
     while len(found) < lacking:
         number += 1
         if number not in taken:
-            found.append(Missing(replica_id(profile.name, number), cause))
+            is_baseline = len(kept) + len(found) < size.baseline
+            found.append(Missing(replica_id(profile.name, number), cause if is_baseline else more))
     return found
 
 
@@ -177,11 +190,18 @@ def _more(world: World, profile: Profile) -> Cause:
     return Cause(kind=CauseKind.INTENT, detail=detail, at=at)
 
 
-def _fewer(world: World, profile: Profile) -> Cause:
+def _fewer(world: World, profile: Profile, size: Size) -> Cause:
+    """People asked for fewer, or demand does."""
     parent = world.inputs.parent
     was = sum(1 for a in parent.placement if a.profile == profile.name) if parent is not None else 0
+    asked = before(parent, profile.name)
+    by_file = size.replicas >= max(size.baseline, profile.replicas_max) or (
+        size.replicas == size.baseline and asked is not None and asked > size.baseline
+    )
+    if size.why and not by_file:
+        return Cause(kind=CauseKind.DEMAND, detail=size.why)
     at = mark(world, f"profiles/{profile.name}/replicas", f"profiles/{profile.name}")
-    return Cause(kind=CauseKind.INTENT, detail=f"replicas {was} => {count(profile, world)}", at=at)
+    return Cause(kind=CauseKind.INTENT, detail=f"replicas {was} => {size.replicas}", at=at)
 
 
 def _profile_gone(world: World, name: ProfileName) -> Cause:
