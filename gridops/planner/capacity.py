@@ -8,7 +8,7 @@ and mutable while a plan is made; nothing outside the planner sees it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gridops.base.codes import Code
@@ -68,7 +68,7 @@ class _Sum:
 
 @dataclass(slots=True)
 class HostBoard:
-    """One host's part of the board. `version` rises with every change, so that answers can be remembered."""
+    """One host's part of the board. Every change is noted in `log`, so that answers can be remembered."""
 
     view: HostView
     desired: dict[ReplicaId, Claim] = field(default_factory=dict)
@@ -78,7 +78,9 @@ class HostBoard:
     artifacts: set[Digest] = field(default_factory=set)
     """Files that will be fetched here."""
     disk_bytes: int = 0
-    version: int = 0
+    row: int = 0
+    log: list[int] = field(default_factory=list)
+    """The board's list of changes: this host's row, once for each of them."""
     _desired: dict[DeviceId, _Sum] = field(default_factory=dict)
     _live: dict[DeviceId, _Sum] = field(default_factory=dict)
 
@@ -91,7 +93,7 @@ class HostBoard:
         self.desired[claim.replica] = claim
         self._count(self._desired, claim, 1)
         self._count(self._live, claim, 1)
-        self.version += 1
+        self.log.append(self.row)
 
     def take(self, replica: ReplicaId, *, runs: bool) -> None:
         """The replica shall not stand here any more; while it `runs`, its memory is still taken live."""
@@ -104,7 +106,7 @@ class HostBoard:
             self.leaving.append(claim)
         else:
             self._count(self._live, claim, -1)
-        self.version += 1
+        self.log.append(self.row)
 
     def hold(self, claim: Claim, *, stuck: bool) -> None:
         """Something runs here that no plan wants. `stuck`: it will not leave by itself either."""
@@ -112,7 +114,7 @@ class HostBoard:
         self._count(self._live, claim, 1)
         if stuck:
             self._count(self._desired, claim, 1)
-        self.version += 1
+        self.log.append(self.row)
 
     def fetch(self, artifact: Artifact) -> None:
         """Reserve disk for what is not here yet."""
@@ -120,7 +122,13 @@ class HostBoard:
             if file.sha256 not in self.view.cached and file.sha256 not in self.artifacts:
                 self.artifacts.add(file.sha256)
                 self.disk_bytes += file.size_bytes
-        self.version += 1
+        self.log.append(self.row)
+
+    def sums(self) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+        """Bytes per pool in the view's order: desired and live, each as (all work, GPU work)."""
+        for room in self.view.rooms:
+            desired, live = self._desired[room.id], self._live[room.id]
+            yield (desired.all_bytes, desired.gpu_bytes), (live.all_bytes, live.gpu_bytes)
 
     def use(self, device: DeviceId, *, live: bool, without: Claim | None = None) -> Use:
         """What is taken on a device; `without` leaves one claim out."""
@@ -166,12 +174,18 @@ class Board:
 
     world: World
     hosts: dict[HostId, HostBoard]
+    rows: tuple[HostBoard, ...]
+    """The same, by row."""
+    log: list[int]
+    """Row of each host that has changed, once for each change."""
     price_micro: int = 0
     """Hourly price of the hosts that hold something."""
 
     @classmethod
     def of(cls, world: World) -> Board:
-        return cls(world, {h: HostBoard(v) for h, v in world.hosts.items()})
+        log: list[int] = []
+        rows = tuple(HostBoard(view, row=n, log=log) for n, view in enumerate(world.hosts.values()))
+        return cls(world, dict(zip(world.hosts, rows, strict=True)), rows, log)
 
     def put(self, host: HostId, claim: Claim) -> None:
         board = self.hosts[host]
@@ -203,7 +217,7 @@ class Board:
             return found
         limit = board.view.host.max_replicas
         breaks = found.breaks or (former is not None and limit is not None and len(board.profiles()) >= limit)
-        return replace(found, breaks=breaks, waits=found.waits or self._crowded_now(board, ask.profile, instead))
+        return replace(found, breaks=breaks, waits=found.waits or self.crowded_now(board, ask.profile, instead))
 
     def _counts(self, board: HostBoard, profile: Profile, instead: ReplicaId | None) -> HostLine | None:
         present, limit = board.profiles(instead), board.view.host.max_replicas
@@ -222,7 +236,7 @@ class Board:
             )
         return bad_company(board, profile, present, self.world)
 
-    def _crowded_now(self, board: HostBoard, profile: Profile, instead: ReplicaId | None) -> bool:
+    def crowded_now(self, board: HostBoard, profile: Profile, instead: ReplicaId | None) -> bool:
         """True while something that leaves still takes the last slot, or must not be met."""
         leaving = [c.profile for c in board.leaving]
         if not leaving:
@@ -297,7 +311,7 @@ def _memory(board: HostBoard, ask: Ask, former: Claim | None) -> Offer | HostLin
 
 def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Offer | HostLine:
     view, way = board.view, ask.way
-    per_device = way.need.device_bytes + (way.need.host_bytes if _on_ram(view, way) else 0)
+    per_device = way.need.device_bytes + (way.need.host_bytes if on_ram(view, way) else 0)
     answers = [(room, _fit(board, room, per_device, way.gpu, former, live)) for room in way.rooms]
     fitting = sorted(
         ((f.free_bytes, _natural(r), r) for r, f in answers if f.answer is Answer.FITS), key=lambda t: t[:2]
@@ -348,7 +362,7 @@ def _choose(fitting: tuple[DeviceRoom, ...], way: Way) -> tuple[DeviceRoom, ...]
     return None
 
 
-def _on_ram(view: HostView, way: Way) -> bool:
+def on_ram(view: HostView, way: Way) -> bool:
     """The devices to choose from are the host's RAM, or hold it."""
     return way.rooms[0].kind is not DeviceKind.GPU and view.ram in way.rooms
 

@@ -8,7 +8,7 @@ then chosen, the placement it leads to keeps every hard rule (a property test tr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gridops.base.ids import HostId
 from gridops.footprint.ledger import Answer, fits
@@ -25,8 +25,10 @@ def tie(draft: Draft, targets: Targets, decisions: Sequence[Decision]) -> tuple[
     """The decisions with their change sets, numbered in the order of their first decision."""
     knots = _Knots(len(decisions))
     _tie_profiles(knots, decisions)
-    for host in sorted(draft.board.hosts):
-        _tie_host(knots, draft, targets, decisions, host)
+    arriving, leaving, standing = _by_host(targets, decisions)
+    for host in sorted(set(arriving) & set(leaving) & set(draft.board.hosts)):
+        everybody = _as_it_was(draft, standing.get(host, []), host)
+        _tie_host(knots, draft, _Traffic(everybody, decisions, arriving[host], leaving[host]))
     _tie_price(knots, draft, targets, decisions)
     numbers: dict[int, int] = {}
     return tuple(
@@ -75,16 +77,40 @@ def _tie_profiles(knots: _Knots, decisions: Sequence[Decision]) -> None:
             knots.tie(members)
 
 
-def _tie_host(knots: _Knots, draft: Draft, targets: Targets, decisions: Sequence[Decision], host: HostId) -> None:
+@dataclass(frozen=True, slots=True)
+class _Traffic:
+    """One host: who stood there, and the positions of the decisions that take and that give up room on it."""
+
+    everybody: HostBoard
+    decisions: Sequence[Decision]
+    arrivals: Sequence[int]
+    leavers: Sequence[int]
+
+
+def _by_host(
+    targets: Targets, decisions: Sequence[Decision]
+) -> tuple[dict[HostId, list[int]], dict[HostId, list[int]], dict[HostId, list[Incumbent]]]:
+    """Arrivals, leavers and incumbents of each host."""
+    arriving: dict[HostId, list[int]] = {}
+    leaving: dict[HostId, list[int]] = {}
+    standing: dict[HostId, list[Incumbent]] = {}
+    for n, decision in enumerate(decisions):
+        if decision.target is not None and _occupies(decision):
+            arriving.setdefault(decision.target.host, []).append(n)
+        if decision.source is not None and _vacates(decision):
+            leaving.setdefault(decision.source.host, []).append(n)
+    for incumbent in (*targets.wanted, *targets.removed):
+        if incumbent.verdict is not Verdict.RELEASE:
+            standing.setdefault(incumbent.host, []).append(incumbent)
+    return arriving, leaving, standing
+
+
+def _tie_host(knots: _Knots, draft: Draft, traffic: _Traffic) -> None:
     """Arrivals that would not fit if nobody left are tied to everybody who leaves the host."""
-    arrivals = [n for n, d in enumerate(decisions) if d.target is not None and d.target.host == host and _occupies(d)]
-    leavers = [n for n, d in enumerate(decisions) if d.source is not None and d.source.host == host and _vacates(d)]
-    if not arrivals or not leavers:
-        return
-    everybody = _as_it_was(draft, targets, host)
+    decisions, everybody = traffic.decisions, traffic.everybody
     # Repair first: what it can have without waiting for others, it has.
-    for n in sorted(arrivals, key=lambda n: (decisions[n].action_class is not ActionClass.REPAIR, n)):
-        claim = draft.board.hosts[host].desired[decisions[n].replica]
+    for n in sorted(traffic.arrivals, key=lambda n: (decisions[n].action_class is not ActionClass.REPAIR, n)):
+        claim = draft.board.hosts[everybody.view.host.id].desired[decisions[n].replica]
         former = everybody.desired.get(claim.replica)
         if former is not None:
             everybody.take(claim.replica, runs=False)
@@ -93,17 +119,16 @@ def _tie_host(knots: _Knots, draft: Draft, targets: Targets, decisions: Sequence
             continue
         if former is not None:
             everybody.put(former)
-        knots.tie([n, *leavers])
+        knots.tie([n, *traffic.leavers])
 
 
-def _as_it_was(draft: Draft, targets: Targets, host: HostId) -> HostBoard:
+def _as_it_was(draft: Draft, standing: Sequence[Incumbent], host: HostId) -> HostBoard:
     """The host with every incumbent where the parent put it."""
     board = HostBoard(draft.board.hosts[host].view)
     for claim in draft.board.hosts[host].kept:
         board.hold(claim, stuck=True)
-    for incumbent in (*targets.wanted, *targets.removed):
-        if incumbent.host == host and incumbent.verdict is not Verdict.RELEASE:
-            board.put(_claim(draft, incumbent))
+    for incumbent in standing:
+        board.put(_claim(draft, incumbent))
     return board
 
 

@@ -5,6 +5,7 @@ Mutable, and seen by the planner only: `begin` seats whoever may stay, `place` m
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key, split_replica
@@ -55,10 +56,17 @@ class Draft:
     waiting: list[HostLine] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     evaluated: int = 0
+    _of: dict[ProfileName, dict[ReplicaId, Seated]] = field(default_factory=dict)
 
-    def of(self, profile: ProfileName) -> list[Seated]:
+    def of(self, profile: ProfileName) -> Collection[Seated]:
         """Seats of one profile, held ones included."""
-        return [s for s in self.seats.values() if s.assignment.profile == profile]
+        return self._of.get(profile, {}).values()
+
+    def give(self, seated: Seated) -> None:
+        """The replica has this seat now."""
+        replica = seated.assignment.replica
+        self.seats[replica] = seated
+        self._of.setdefault(seated.assignment.profile, {})[replica] = seated
 
     def sit(self, item: Item, host: HostId, offer: Offer, launch: Launch) -> None:
         """Give the item the seat on offer; where it stood before is left."""
@@ -70,7 +78,7 @@ class Draft:
         self.board.hosts[host].fetch(launch.artifact)
         assignment = assign(claim, host, launch)
         dip = offer.breaks and item.origin is not None and item.origin.ready
-        self.seats[item.replica] = Seated(assignment, launch, item.origin, item.cause, dip)
+        self.give(Seated(assignment, launch, item.origin, item.cause, dip))
 
 
 def begin(world: World, targets: Targets) -> Draft:
@@ -170,4 +178,4 @@ def _remain(draft: Draft, incumbent: Incumbent) -> None:
         draft.board.put(incumbent.host, incumbent.claim)
         if incumbent.runs is False:
             draft.board.hosts[incumbent.host].fetch(incumbent.launch.artifact)
-    draft.seats[incumbent.replica] = Seated(incumbent.assignment, incumbent.launch, incumbent)
+    draft.give(Seated(incumbent.assignment, incumbent.launch, incumbent))

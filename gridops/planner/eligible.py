@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
+from gridops.base.ids import HostId
 from gridops.footprint.ledger import DeviceRoom
 from gridops.footprint.need import Need, UnknownNeed, identity, need
 from gridops.model.fleet import DeviceKind
@@ -69,8 +70,33 @@ def open_way(profile: Profile, config: Config, view: HostView, planning: Plannin
     return way
 
 
+def suits(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> Way | None:
+    """How the config runs on hosts like this one, whatever their name, state and contents; None: it does not.
+
+    Equal answers for hosts of one shape (`grid.shape_of`): what this reads must stand there.
+    """
+    if _no_runtime(config, view) is not None or _traits(profile, view, planning) is not None:
+        return None
+    way = _way(profile, config, view, planning)
+    return way if isinstance(way, Way) else None
+
+
+def named(profile: Profile, host: HostId) -> bool:
+    """May a host of this name be used at all?"""
+    rules = profile.placement
+    return (not rules.allow_hosts or host in rules.allow_hosts) and host not in rules.deny_hosts
+
+
 def allowed(profile: Profile, view: HostView, planning: PlanningPolicy) -> HostLine | None:
     """The policy rules alone (tags, tier, allow and deny): what a running replica must go on meeting."""
+    if (line := _traits(profile, view, planning)) is not None or named(profile, view.host.id):
+        return line
+    if profile.placement.allow_hosts and view.host.id not in profile.placement.allow_hosts:
+        return _line(view, codes.NOT_ALLOWED, "it is not among `allow_hosts`")
+    return _line(view, codes.DENIED, "it is named in `deny_hosts`")
+
+
+def _traits(profile: Profile, view: HostView, planning: PlanningPolicy) -> HostLine | None:
     rules, host = profile.placement, view.host
     missing = [t for t in rules.require_tags if t not in host.tags]
     if missing:
@@ -80,10 +106,6 @@ def allowed(profile: Profile, view: HostView, planning: PlanningPolicy) -> HostL
         return _line(view, codes.FORBIDDEN_TAG, f"it carries the tag {forbidden[0]}")
     if _tier(rules.tier, planning, unknown=len(planning.tiers)) > _tier(host.tier, planning, unknown=0):
         return _line(view, codes.TIER_TOO_LOW, f"its tier is {host.tier or 'the lowest'}, {rules.tier} is needed")
-    if rules.allow_hosts and host.id not in rules.allow_hosts:
-        return _line(view, codes.NOT_ALLOWED, "it is not among `allow_hosts`")
-    if host.id in rules.deny_hosts:
-        return _line(view, codes.DENIED, "it is named in `deny_hosts`")
     return None
 
 
@@ -109,13 +131,17 @@ def is_gpu_work(backend: str) -> bool:
 def _refused(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> HostLine | None:
     if view.closed is not None and view.closed.code in (codes.OTHER_SCOPE.code, codes.EXTERNAL_HOST.code):
         return view.closed
+    return _no_runtime(config, view) or allowed(profile, view, planning)
+
+
+def _no_runtime(config: Config, view: HostView) -> HostLine | None:
     engines = [r for r in view.runtimes if r.engine == config.engine]
     if not engines:
         return _line(view, codes.NO_RUNTIME, f"it has no {config.engine}")
     if not any(r.backend in config.backends for r in engines):
         has = ", ".join(sorted({r.backend for r in engines}))
         return _line(view, codes.WRONG_BACKEND, f"its {config.engine} is for {has}, not {' or '.join(config.backends)}")
-    return allowed(profile, view, planning)
+    return None
 
 
 def _way(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> Way | HostLine:

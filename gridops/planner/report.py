@@ -5,7 +5,7 @@ Read by `render` and `explain`; decides nothing. Why a single replica stands now
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gridops.base.codes import placement as codes
 from gridops.base.ids import ReplicaId
@@ -81,7 +81,7 @@ def notes(draft: Draft) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _spread(draft: Draft, profile: Profile, seats: Sequence[Seated]) -> list[Shortfall]:
+def _spread(draft: Draft, profile: Profile, seats: Collection[Seated]) -> list[Shortfall]:
     spread = profile.spread
     if spread is None or not seats:
         return []

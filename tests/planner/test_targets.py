@@ -230,11 +230,11 @@ RANKS = {
         lambda f: f,
         {"zeb"},
     ),
-    "the tightest fit before a cheaper host": (
+    "a cheaper host before the tightest fit": (
         (host("ant", (48,), price_per_hour_micro=0), host("bee", (12,), price_per_hour_micro=9)),
         profile("c"),
         lambda f: f,
-        {"bee"},
+        {"ant"},
     ),
     "the cheaper host of two equal ones": (
         (host("ant", price_per_hour_micro=2), host("bee", price_per_hour_micro=1), host("cat")),

@@ -1,0 +1,279 @@
+"""Where a config may run, over all hosts at once: what each host answers about room, kept until something changes.
+
+One `Opening` stands for one config of one profile: the hosts that the rules allow (rows), how it would run on them,
+and for each of them whether it fits, whether it has to wait, and how much would be left. Answers here are a filter;
+the seat itself is always made by `capacity.Board.offer`, and a property test holds the two against each other.
+Called by `seats`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridops.base.ids import Digest
+from gridops.base.units import PPM
+from gridops.footprint.need import identity
+from gridops.model.plan import Launch
+from gridops.model.profile import Profile
+from gridops.model.snapshot import ResidencyState
+from gridops.planner.capacity import on_ram
+from gridops.planner.eligible import Way, equal, linked, suits
+from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
+from gridops.planner.scarce import Scarcity
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """How a config runs on all hosts of one shape: pools by column instead of by name."""
+
+    way: Way
+    launch: Digest
+    columns: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    """Sets of pools of which `count` may work together, in the order they are tried."""
+    per_pool: int
+    """Bytes on each pool of a seat; where the pool is the RAM, the host's part included."""
+
+
+class Opening:
+    """One config of one profile on all hosts."""
+
+    def __init__(self, grid: Grid, scarcity: Scarcity, profile: Profile, position: int) -> None:
+        config = profile.configs[position]
+        self.grid, self.profile, self.config, self.position = grid, profile, config, position
+        self.count = config.devices.count
+        self._scarcity = scarcity
+        planning = grid.world.planning
+        ways = [suits(profile, config, view, planning) for view in grid.examples]
+        launches: dict[str, tuple[Launch, Digest]] = {}
+        self.fittings: list[Fitting | None] = [
+            None if way is None else _fitting(way, grid, n, launches) for n, way in enumerate(ways)
+        ]
+        self.rows: Ints = np.flatnonzero(self._allowed())
+        self.place: Ints = np.full(len(grid.ids), -1, np.int64)
+        self.place[self.rows] = np.arange(len(self.rows))
+        shape = grid.shape[self.rows]
+        self.need: Ints = _column(self.fittings, lambda f: f.per_pool)[shape]
+        self.ram_need: Ints = _column(self.fittings, lambda f: _ram_part(f, grid))[shape]
+        self.gpu = next((f.way.gpu for f in self.fittings if f is not None), False)
+        # Configs that may use any of their pools need no look at groups.
+        self.loose = all(f is None or (len(f.groups) == 1 and f.groups[0] == f.columns) for f in self.fittings)
+        usable = np.zeros((len(self.fittings), grid.width), np.bool_)
+        for n, fitting in enumerate(self.fittings):
+            if fitting is not None:
+                usable[n, list(fitting.columns)] = True
+        self.usable: Bools = usable[shape]
+        self.start_ms: Ints = self._starts()
+        self._files = [(grid.has(f.sha256), f.size_bytes) for f in config.artifact.files]
+        size = len(self.rows)
+        self.fits, self.waits = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        self.left: Ints = np.zeros(size, np.int64)
+        self._stranded: Ints = np.full(size, -ENDLESS, np.int64)
+        self._known: dict[bytes, int] = {}
+        self._seen = grid.seen
+        self._look(np.arange(size))
+
+    def way(self, row: int) -> Way:
+        """How it would run on the host of this row, with that host's own pools."""
+        fitting = self.fittings[int(self.grid.shape[row])]
+        assert fitting is not None, "only rows that suit are asked"
+        rooms = self.grid.views[row].rooms
+        return Way(fitting.way.launch, fitting.way.need, tuple(rooms[c] for c in fitting.columns), fitting.way.gpu)
+
+    def launch(self, row: int) -> Digest:
+        fitting = self.fittings[int(self.grid.shape[row])]
+        assert fitting is not None, "only rows that suit are asked"
+        return fitting.launch
+
+    def refresh(self) -> None:
+        """Ask those hosts again that have changed since."""
+        grid = self.grid
+        if self._seen == grid.seen:
+            return
+        changed = np.unique(self.place[grid.board.log[self._seen : grid.seen]])
+        self._seen = grid.seen
+        at = changed[changed >= 0]
+        if len(at):
+            self._look(at)
+
+    # -- rules that do not change ------------------------------------------------------------------------------------
+
+    def _allowed(self) -> Bools:
+        grid, profile = self.grid, self.profile
+        suited = np.array([f is not None for f in self.fittings], np.bool_)
+        found = grid.accepts & suited[grid.shape] if len(suited) else np.zeros(0, np.bool_)
+        rules = profile.placement
+        if rules.allow_hosts:
+            chosen = np.zeros(len(found), np.bool_)
+            chosen[[grid.row[h] for h in rules.allow_hosts if h in grid.row]] = True
+            found &= chosen
+        found[[grid.row[h] for h in rules.deny_hosts if h in grid.row]] = False
+        # This very command has failed there before.
+        for launch in sorted({f.launch for f in self.fittings if f is not None}):
+            failed = [n for n, state in grid.runs(launch) if state is ResidencyState.FAILED and found[n]]
+            found[[n for n in failed if self.launch(n) == launch]] = False
+        return found
+
+    def _starts(self) -> Ints:
+        """Milliseconds until it serves, on each row."""
+        grid, timing = self.grid, self.profile.timing
+        files = self.config.artifact.files
+        cached = grid.cached(tuple(f.sha256 for f in files))[self.rows]
+        copy = np.zeros(len(self.rows), np.int64)
+        for file in files:
+            copy += np.where(grid.cached((file.sha256,))[self.rows], 0, file.size_bytes)
+        rate = grid.download[self.rows]
+        fetch = np.where(rate > 0, copy * 8_000 // np.maximum(rate, 1), timing.load_ms)
+        found: Ints = np.where(cached, timing.warm_ms, fetch + timing.warm_ms)
+        for launch in sorted({f.launch for f in self.fittings if f is not None}):
+            for n, state in grid.runs(launch):
+                at = self.place[n]
+                if at < 0 or self.launch(n) != launch:
+                    continue
+                if state is ResidencyState.READY:
+                    found[at] = 0
+                elif state in (ResidencyState.WARMING, ResidencyState.LOADING):
+                    found[at] = min(found[at], timing.warm_ms // 2)
+        return found
+
+    def stranded(self, at: Ints) -> Ints:
+        """What a seat on these rows would take from others, in MiB (`scarce`); kept until the row changes."""
+        asked = at[self._stranded[at] == -ENDLESS]
+        if len(asked):
+            self._strand(asked)
+        found: Ints = self._stranded[at]
+        return found
+
+    def _strand(self, at: Ints) -> None:
+        """Hosts that are equal in shape and room are asked once."""
+        grid, rows = self.grid, self.rows[at]
+        free = np.maximum(grid.open[rows] - grid.used[rows], 0)
+        shape = grid.shape[rows]
+        keys = [f.tobytes() + bytes(str(s), "ascii") for f, s in zip(free, shape.tolist(), strict=True)]
+        fresh = {k: n for n, k in enumerate(keys) if k not in self._known}
+        if fresh:
+            pick = np.array(list(fresh.values()))
+            before, kinds = free[pick], shape[pick]
+            room = self.usable[at[pick]] & (before >= self.need[at[pick]][:, None])
+            order = np.argsort(np.where(room, before, ENDLESS), axis=1, kind="stable")[:, : self.count]
+            after = before.copy()
+            np.put_along_axis(after, order, np.take_along_axis(before, order, 1) - self.need[at[pick]][:, None], 1)
+            after = np.maximum(after, 0)
+            lost = self._scarcity.usable_mib(kinds, before) - self._scarcity.usable_mib(kinds, after)
+            self._known.update(zip(fresh, (lost // PPM).tolist(), strict=True))
+        self._stranded[at] = [self._known[k] for k in keys]
+
+    # -- room --------------------------------------------------------------------------------------------------------
+
+    def _look(self, at: Ints) -> None:
+        """Answer for the rows at these places: counts, company, disk, and memory in both sums."""
+        grid, rows = self.grid, self.rows[at]
+        able = self._counts(rows) & self._disk(rows)
+        left, room = self._memory(at, rows, grid.used, grid.used_gpu)
+        self.fits[at] = able & room
+        waits = np.zeros(len(at), np.bool_)
+        busy = np.flatnonzero(grid.leaving[rows] & self.fits[at])
+        if len(busy):
+            # While others are on their way out, the sum of what runs is the other ledger.
+            beside, now = self._memory(at[busy], rows[busy], grid.live, grid.live_gpu)
+            left[busy] = np.where(now, beside, left[busy])
+            boards = grid.board.rows
+            waits[busy] = ~now | [grid.board.crowded_now(boards[r], self.profile, None) for r in rows[busy].tolist()]
+        self.left[at], self.waits[at], self._stranded[at] = left, waits, -ENDLESS
+
+    def _counts(self, rows: Ints) -> Bools:
+        grid, profile = self.grid, self.profile
+        found: Bools = grid.present[rows] < grid.limit[rows]
+        here = _at(grid.company.of(profile.name), rows, len(grid.ids))
+        if profile.max_per_host is not None:
+            found &= here < profile.max_per_host
+        others = grid.distinct[rows] - (here > 0)
+        most = profile.colocation.max if profile.colocation.max is not None else ENDLESS
+        found &= (others == 0) | (others + 1 <= np.minimum(grid.sociable[rows], most))
+        for name in grid.shunned(profile):
+            if there := grid.company.of(name):
+                found &= _at(there, rows, len(grid.ids)) == 0
+        return found
+
+    def _disk(self, rows: Ints) -> Bools:
+        free = self.grid.disk_free[rows]
+        missing = np.zeros(len(rows), np.int64)
+        for has, size in self._files:
+            missing += np.where(has[rows], 0, size)
+        found: Bools = (missing == 0) | (missing <= free)
+        return found
+
+    def _memory(self, at: Ints, rows: Ints, used: Ints, used_gpu: Ints) -> tuple[Ints, Bools]:
+        """What would be left on the fullest pool of the seat, and whether there is a seat."""
+        grid = self.grid
+        free = grid.open[rows] - used[rows]
+        if self.gpu:
+            free = np.minimum(free, grid.gpu[rows] - used_gpu[rows])
+        room = self.usable[at] & (free >= self.need[at][:, None])
+        if self.loose:
+            enough: Bools = room.sum(1) >= self.count
+            tightest = np.where(room, free, ENDLESS).min(1)
+        else:
+            enough, tightest = self._grouped(rows, free, room)
+        needs_ram = self.ram_need[at] > 0
+        if needs_ram.any():
+            ram = grid.ram[rows]
+            ram_free = grid.open[rows, ram] - used[rows, ram]
+            enough &= ~needs_ram | (ram_free >= self.ram_need[at])
+        return tightest - self.need[at], enough
+
+    def _grouped(self, rows: Ints, free: Ints, room: Bools) -> tuple[Bools, Ints]:
+        """As above where only some sets of pools may work together: the first set with room for all."""
+        enough, tightest = np.zeros(len(rows), np.bool_), np.full(len(rows), ENDLESS, np.int64)
+        shapes = self.grid.shape[rows]
+        for shape in np.unique(shapes):
+            fitting = self.fittings[shape]
+            assert fitting is not None, "only rows that suit are asked"
+            here = np.flatnonzero(shapes == shape)
+            for group in fitting.groups:
+                columns = list(group)
+                good = room[np.ix_(here, columns)]
+                first = (good.sum(1) >= self.count) & ~enough[here]
+                least = np.where(good, free[np.ix_(here, columns)], ENDLESS).min(1)
+                tightest[here[first]] = least[first]
+                enough[here[first]] = True
+        return enough, tightest
+
+
+def _fitting(way: Way, grid: Grid, shape: int, launches: dict[str, tuple[Launch, Digest]]) -> Fitting:
+    backend = way.launch.backend
+    if backend not in launches:
+        launches[backend] = way.launch, identity(way.launch)
+    view = grid.examples[shape]
+    column = {r.id: n for n, r in enumerate(view.rooms)}
+    columns = tuple(column[r.id] for r in way.rooms)
+    groups: tuple[tuple[int, ...], ...] = (columns,)
+    if way.launch.devices.count > 1:
+        sets = (way.rooms,) if way.launch.devices.uneven else equal(way.rooms)
+        if way.launch.devices.link is not None:
+            sets = tuple(g for s in sets for g in linked(s))
+        groups = tuple(tuple(column[r.id] for r in s) for s in sets)
+    shared = way.need.host_bytes if on_ram(view, way) else 0
+    return Fitting(way, launches[backend][1], columns, groups, way.need.device_bytes + shared)
+
+
+def _ram_part(fitting: Fitting, grid: Grid) -> int:
+    """Bytes on the host's RAM on top of the pools of the seat."""
+    return 0 if fitting.per_pool > fitting.way.need.device_bytes else fitting.way.need.host_bytes
+
+
+def _column(fittings: list[Fitting | None], of: Callable[[Fitting], int]) -> Ints:
+    """One number per shape; 0 for shapes that do not suit."""
+    return np.array([0 if f is None else of(f) for f in fittings], np.int64)
+
+
+def _at(counts: Mapping[int, int], rows: Ints, size: int) -> Ints:
+    """The count of each of these rows. A few rows are looked up, many are spread out first."""
+    if len(rows) * 4 < len(counts) or len(rows) < 16:
+        return np.array([counts.get(r, 0) for r in rows.tolist()], np.int64)
+    spread = np.zeros(size, np.int64)
+    spread[list(counts)] = list(counts.values())
+    return spread[rows]

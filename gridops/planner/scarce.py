@@ -1,0 +1,90 @@
+"""How much of a host's free memory others could no longer use if a replica took its seat there.
+
+The measure is the fragmentation gradient of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads
+with Fragmentation Gradient Descent" (USENIX ATC 2023), section 4, counted in whole replicas: for each kind that is
+wanted, weighted by how many are, the memory of a host that this kind can use. What a seat takes of it is its price for
+everybody else; a host that few can use is taken first, and a large gap is kept for who needs it. Used by `openings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridops.base.units import PPM
+from gridops.footprint.need import Need, need
+from gridops.planner.capacity import on_ram
+from gridops.planner.eligible import suits
+from gridops.planner.grid import Bools, Grid, Ints
+
+MIB = 20
+"""Bits of a mebibyte."""
+
+KINDS = 48
+"""Kinds of replicas that are told apart. More cost time for each comparison; the rarest are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Replicas of equal need: bytes on each of `count` pools, and on which pools of each shape."""
+
+    need: int
+    count: int
+    usable: Bools
+    """Shape x pool."""
+
+
+class Scarcity:
+    """What the profiles of the scope want of pools, by kind."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        found: dict[tuple[int, int, bytes], int] = {}
+        kinds: dict[tuple[int, int, bytes], _Kind] = {}
+        for profile in grid.world.profiles.values():
+            kind = self._kind(profile.name)
+            if kind is not None and profile.replicas_max:
+                key = kind.need, kind.count, kind.usable.tobytes()
+                kinds[key] = kind
+                found[key] = found.get(key, 0) + max(1, profile.replicas_min)
+        chosen = sorted(found, key=lambda k: (-found[k] * k[0] * k[1], k))[:KINDS]
+        total = sum(found[k] for k in chosen) or 1
+        self.weight: Ints = np.array([found[k] * PPM // total for k in chosen], np.int64)
+        self.need: Ints = np.array([k[0] for k in chosen], np.int64)
+        self.count: Ints = np.array([k[1] for k in chosen], np.int64)
+        shapes = len(grid.examples)
+        usable = np.array([kinds[k].usable for k in chosen], np.bool_)
+        self.usable: Bools = usable.reshape(len(chosen), shapes, grid.width)
+
+    def usable_mib(self, shape: Ints, free: Ints) -> Ints:
+        """MiB (times a million) of free memory, rows x pools, that the kinds can use, weighted; per row."""
+        if not len(self.weight):
+            return np.zeros(len(free), np.int64)
+        # kind x row x pool: how many replicas of the kind each pool could still hold
+        fit = np.where(self.usable[:, shape, :], free[None] // self.need[:, None, None], 0)
+        alone = fit.sum(2)
+        together = (fit > 0).sum(2) // self.count[:, None] * self.count[:, None]
+        replicas = np.where(self.count[:, None] == 1, alone, together)
+        kept: Ints = (replicas * ((self.need >> MIB) * self.weight)[:, None]).sum(0)
+        return kept
+
+    def _kind(self, name: str) -> _Kind | None:
+        grid, world = self.grid, self.grid.world
+        profile = world.profiles[name]  # type: ignore[index]
+        for config in profile.configs:
+            wanted = need(config, world.planning)
+            if not isinstance(wanted, Need):
+                continue
+            usable = np.zeros((len(grid.examples), grid.width), np.bool_)
+            amount = wanted.device_bytes
+            for n, view in enumerate(grid.examples):
+                way = suits(profile, config, view, world.planning)
+                if way is None:
+                    continue
+                column = {r.id: c for c, r in enumerate(view.rooms)}
+                usable[n, [column[r.id] for r in way.rooms]] = True
+                amount = max(amount, wanted.device_bytes + (wanted.host_bytes if on_ram(view, way) else 0))
+            if usable.any():
+                return _Kind(amount, config.devices.count, usable)
+        return None

@@ -1,0 +1,218 @@
+"""Find the best seat for a replica: every host in every config, compared term by term.
+
+Knows nothing of order or of what else has to be placed; `place` does. Answers about room come from `openings`, the
+terms are `rank`'s, and the seat itself is made by the board, which has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gridops.base.ids import HostId, ProfileName
+from gridops.footprint.need import Need, need
+from gridops.model.plan import Launch
+from gridops.model.profile import Profile
+from gridops.planner.capacity import Ask, Offer
+from gridops.planner.draft import Draft, Item, may_dip
+from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Bools, Grid, Ints
+from gridops.planner.openings import Opening
+from gridops.planner.rank import Rank
+from gridops.planner.scarce import Scarcity
+from gridops.planner.targets import count
+
+MIB = 20
+"""Bits of a mebibyte."""
+
+
+class Candidate(NamedTuple):
+    """A host with room, and how good it is. Compares by rank, then by host."""
+
+    rank: Rank
+    host: HostId
+    launch: Launch
+    offer: Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best seat, the best other host with its terms, and how many hosts have room."""
+
+    best: Candidate
+    second: tuple[Rank, HostId] | None
+    hosts: int
+
+
+@dataclass(slots=True)
+class Table:
+    """One opening as the item sees it: rows with room, and its terms as columns (None: made when first needed)."""
+
+    opening: Opening
+    places: Ints
+    """Positions within the opening."""
+    columns: list[Ints | None]
+
+    def best(self, without: Iterable[int]) -> tuple[Rank, int] | None:
+        """The best row and its terms: the columns are compared from the left, among those still equal."""
+        at = np.arange(len(self.places))
+        rows = self.opening.rows[self.places]
+        for row in without:
+            at = at[rows[at] != row]
+        if not len(at):
+            return None
+        for column in self.columns:
+            if len(at) == 1:
+                break
+            values = self._scarce(at) if column is None else column[at]
+            at = at[values == values.min()]
+        first = at[:1]  # rows stand in the order of host names
+        rank = Rank(*(int((self._scarce(first) if c is None else c[first])[0]) for c in self.columns))
+        return rank, int(rows[first[0]])
+
+    def _scarce(self, at: Ints) -> Ints:
+        return self.opening.stranded(self.places[at])
+
+
+class Seats:
+    """Finds seats on the draft's board. Remembers which hosts are open to which profile, and what each last said."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self.grid = Grid(draft.world, draft.board)
+        self._scarcity = Scarcity(self.grid)
+        self._openings: dict[ProfileName, tuple[Opening, ...]] = {}
+
+    def openings(self, profile: Profile) -> tuple[Opening, ...]:
+        """One for each config of the profile, up to date."""
+        self.grid.refresh()
+        found = self._openings.get(profile.name)
+        if found is None:
+            found = tuple(Opening(self.grid, self._scarcity, profile, n) for n in range(len(profile.configs)))
+            self._openings[profile.name] = found
+        for opening in found:
+            opening.refresh()
+        return found
+
+    def width(self, name: ProfileName) -> tuple[int, int]:
+        """How constrained and how large a profile is, for `order`."""
+        profile, planning = self.draft.world.profiles[name], self.draft.world.planning
+        rows = _union([o.rows for o in self.openings(profile)])
+        needs = [(c.devices.count, need(c, planning)) for c in profile.configs]
+        return len(rows), max((n.device_bytes * many for many, n in needs if isinstance(n, Need)), default=0)
+
+    def find(self, item: Item) -> Found | None:
+        """Compare every opening with room for the item."""
+        openings = self.openings(item.profile)
+        self.draft.evaluated += sum(len(o.rows) for o in openings)
+        tables = [self._table(item, o) for o in openings]
+        own = self._own_place(item, openings)
+        refused: list[int] = []
+        best = own
+        while (first := _first(tables, refused, self.grid)) is not None and (own is None or first[:2] < own[:2]):
+            rank, host, table = first
+            row = self.grid.row[host]
+            way = table.opening.way(row)
+            offer = self.draft.board.offer(host, Ask(item.replica, item.profile, way))
+            if isinstance(offer, Offer):
+                best = Candidate(rank, host, way.launch, offer)
+                break
+            refused.append(row)  # the arrays were more hopeful than the board
+        if best is None:
+            return None
+        others = _first(tables, [*refused, self.grid.row[best.host]], self.grid)
+        second = (others[0], others[1]) if others is not None else None
+        if own is not None and own is not best and (second is None or own[:2] < second):
+            second = own.rank, own.host
+        rows = _union([t.opening.rows[t.places] for t in tables])
+        return Found(best, second, len(rows) - len(refused) + int(own is not None))
+
+    def _table(self, item: Item, opening: Opening) -> Table:
+        """Rows with room for the item, with the terms of each."""
+        grid = self.grid
+        fits = opening.fits
+        if item.pin is not None:
+            fits = fits & (opening.rows == grid.row.get(item.pin, -1))
+        if item.origin is not None:
+            fits = fits & (opening.rows != grid.row.get(item.origin.host, -1))
+        ceiling = self.draft.world.budgets.price
+        if ceiling is not None:
+            price = grid.price[opening.rows]
+            too_dear = self.draft.board.price_micro + price > ceiling.max_per_hour_micro
+            too_dear = np.where(price == UNKNOWN_PRICE_MICRO, ceiling.unknown == "refuse", too_dear)
+            fits = fits & (grid.holds[opening.rows] | ~too_dear)
+        places = np.flatnonzero(fits)
+        rows = opening.rows[places]
+        return Table(opening, places, self._columns(item, opening, places, rows))
+
+    def _columns(self, item: Item, opening: Opening, places: Ints, rows: Ints) -> list[Ints | None]:
+        """The terms in the order of `Rank`."""
+        grid, none = self.grid, np.zeros(len(rows), np.int64)
+        same, sharing = self._domains(item, rows)
+        unproposed = none
+        proposed = self.draft.world.proposed.get(item.replica)
+        if proposed is not None:
+            unproposed = (rows != grid.row.get(proposed, -1)).astype(np.int64)
+        price = np.where(grid.holds[rows], 0, grid.price[rows]) if grid.priced else none
+        return [
+            same,
+            none + opening.position,
+            opening.waits[places].astype(np.int64),
+            opening.start_ms[places],
+            sharing,
+            grid.yields[rows],
+            unproposed,
+            price,
+            None,
+            opening.left[places] >> MIB,
+        ]
+
+    def _domains(self, item: Item, rows: Ints) -> tuple[Ints, Ints]:
+        """Whether a seat breaks the failure-domain minimum, and how many others of the profile share its domain."""
+        spread, world = item.profile.spread, self.draft.world
+        numbers, names = self.grid.domains(spread.by if spread is not None else "host")
+        taken = np.zeros(len(names) + 1, np.int64)  # the last one is for hosts without a domain
+        for seat in self.draft.of(item.profile.name):
+            row = self.grid.row.get(seat.assignment.seat.host)
+            if seat.assignment.replica != item.replica and row is not None and numbers[row] >= 0:
+                taken[numbers[row]] += 1
+        mine = numbers[rows]
+        sharing: Ints = taken[mine]
+        unmet = spread is not None and np.count_nonzero(taken) < min(spread.min, count(item.profile, world))
+        same: Bools = (mine < 0) | (sharing > 0) if unmet else np.zeros(len(rows), np.bool_)
+        return same.astype(np.int64), sharing
+
+    def _own_place(self, item: Item, openings: Sequence[Opening]) -> Candidate | None:
+        """The best seat on the host it stands on, beside or instead of its former self: it only leaves its devices."""
+        if item.origin is None or not item.origin.here_again or item.pin not in (None, item.origin.host):
+            return None
+        host, found = item.origin.host, list[Candidate]()
+        row = self.grid.row.get(host)
+        for opening in openings:
+            place = -1 if row is None else int(opening.place[row])
+            if row is None or place < 0:
+                continue
+            way = opening.way(row)
+            offer = self.draft.board.offer(host, Ask(item.replica, item.profile, way), instead=item.replica)
+            if not isinstance(offer, Offer) or (offer.breaks and not may_dip(item)):
+                continue
+            at = np.array([place])
+            terms = [0 if c is None else int(c[0]) for c in self._columns(item, opening, at, opening.rows[at])]
+            rank = Rank(*terms)._replace(waits=int(offer.waits), left_mib=offer.left_bytes >> MIB)
+            found.append(Candidate(rank, host, way.launch, offer))
+        return min(found) if found else None
+
+
+def _first(tables: Sequence[Table], without: Sequence[int], grid: Grid) -> tuple[Rank, HostId, Table] | None:
+    """The best of all tables."""
+    found = [(*best, table) for table in tables if (best := table.best(without)) is not None]
+    if not found:
+        return None
+    rank, row, table = min(found, key=lambda f: f[:2])
+    return rank, grid.ids[row], table
+
+
+def _union(rows: Sequence[Ints]) -> Ints:
+    return rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows))
