@@ -117,6 +117,7 @@ class Ledger:
 
     def __init__(self, connection: sqlite3.Connection, damage: Damage | None) -> None:
         self._db = connection
+        self._folder = Path(connection.execute("PRAGMA database_list").fetchone()[2]).parent
         self._lock = Lock()
         self.damage = damage
 
@@ -175,7 +176,9 @@ class Ledger:
         return cls(connection, None)
 
     def close(self) -> None:
-        self._db.close()
+        """Close, once no thread writes: SQLite's memory is freed here, and a writer that still used it would crash."""
+        with self._lock:
+            self._db.close()
 
     # --- the host -------------------------------------------------------------------------------------------------
 
@@ -279,9 +282,8 @@ class Ledger:
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: sqlite3.Error) -> Unwritable:
-        folder = Path(self._db.execute("PRAGMA database_list").fetchone()[2]).parent
-        hint = f"free some space: df -h {folder}; the agent goes on by itself"
-        return Unwritable(f"the ledger in {folder} cannot be written: {error}", hints=(hint,))
+        hint = f"free some space: df -h {self._folder}; the agent goes on by itself"
+        return Unwritable(f"the ledger in {self._folder} cannot be written: {error}", hints=(hint,))
 
     def _transact(self, put: Mapping[tuple[str, str], Any], gone: tuple[tuple[str, str], ...]) -> None:
         self._db.execute("BEGIN IMMEDIATE")

@@ -38,3 +38,8 @@ class Memory:
                 self.host = done.host
                 self._changed(done.host)
             return done.effects
+
+    async def settled(self) -> None:
+        """Wait until every step that has begun is durable or failed, also one whose asker was cancelled."""
+        async with self._turn:
+            return

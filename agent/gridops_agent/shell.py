@@ -103,6 +103,7 @@ class Agent:
         session = fresh.begin(host.fence.fleet, host.fence.host, host.boot, floor_ms=word.floor_ms, epoch=word.epoch)
         self.hours = SessionClock(session, self._clock)
         self.memory = Memory(self._ledger, host, self.hours.now_ms, self._changed)
+        self._stack.push_async_callback(self.memory.settled)
         http = aiohttp.ClientSession(trust_env=False)
         self._stack.push_async_callback(http.close)
         self._artifacts = Artifacts(

@@ -8,9 +8,11 @@ import os
 import shutil
 import signal
 import sqlite3
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,6 +157,54 @@ async def test_what_an_earlier_run_said_is_not_shown_as_this_ones(site: Site, mo
     assert site.config.status.exists()
     async with site.agent():
         assert status(site.config, True)["endpoint"] is None, "this run has not said its address yet"
+
+
+def test_a_ledger_is_closed_only_when_no_thread_writes_any_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite frees its memory when it closes: a writer in another thread would end the whole process."""
+    ledger = Ledger.open(site.config.ledger, site.identity, (), 1)
+    write, began, go_on = Ledger._transact, threading.Event(), threading.Event()
+
+    def slow(self: Ledger, *rows: Any) -> None:
+        began.set()
+        assert go_on.wait(30)
+        write(self, *rows)
+
+    monkeypatch.setattr(Ledger, "_transact", slow)
+    writing = threading.Thread(target=ledger.keep_note, args=("a", "kept"))
+    writing.start()
+    assert began.wait(30)
+    closing = threading.Thread(target=ledger.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive(), "closed under the hands of a writer"
+    go_on.set()
+    writing.join()
+    closing.join()
+    with pytest.raises(Unwritable, match="closed"):
+        ledger.keep_note("a", "too late")
+    again = Ledger.open(site.config.ledger, site.identity, (), 1)
+    assert again.note("a") == "kept"
+    again.close()
+
+
+async def test_an_agent_that_leaves_in_the_middle_of_a_step_lets_it_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, began, go_on = Ledger._transact, threading.Event(), threading.Event()
+
+    def slow(self: Ledger, *rows: Any) -> None:
+        began.set()
+        assert go_on.wait(30)
+        write(self, *rows)
+
+    async with site.agent() as agent:
+        monkeypatch.setattr(Ledger, "_transact", slow)
+        hearing = asyncio.ensure_future(hear(agent, site, site.grant(site.body(site.load()))))
+        await until(began.is_set)
+        hearing.cancel()
+        asyncio.get_running_loop().call_later(0.2, go_on.set)
+    assert go_on.is_set(), "it left before the step was over"
+    assert reopened(site).fence.head.seq == 1, "what had begun is durable"
 
 
 DAMAGES: dict[str, Callable[[bytearray], bytes]] = {
