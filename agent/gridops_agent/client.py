@@ -85,7 +85,7 @@ class Controller:
                         raise Unreachable(f"{self.url} sends more than {_ANSWER_BYTES} bytes")
                 status = answer.status_code
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
-            why = str(error) or type(error).__name__
+            why = "another certificate than the pinned one" if _foreign(error) else str(error) or type(error).__name__
             raise Unreachable(f"the controller at {self.url} does not answer: {why}") from error
         try:
             document = json.loads(raw)
@@ -96,6 +96,13 @@ class Controller:
         if not isinstance(document, dict):
             raise Unreachable(f"{self.url} did not answer with JSON: is it a gridops controller?")
         return document
+
+
+def _foreign(error: BaseException | None) -> bool:
+    """Did somebody answer, and was it the certificate that was not believed?"""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _refused(url: str, status: int, document: Any) -> Refusal | Unreachable:

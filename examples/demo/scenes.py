@@ -209,7 +209,7 @@ def keep_alive(story: Story) -> None:
     before = story.engines()
     stage.stop("controller")
     victim = min(before)
-    os.kill(victim, signal.SIGKILL)
+    before[victim].kill()
     stage.say(f"  controller stopped; kill -9 {victim}")
 
     def replaced() -> bool:

@@ -1,8 +1,9 @@
 """The stage of one run: its folders, its processes, and the promise that none of them survives it.
 
 Engines outlive their agent on purpose, so ending the agents is not enough. The stage makes itself the reaper of
-orphans (Linux `PR_SET_CHILD_SUBREAPER`), which also works in a container whose first process reaps nothing, and it
-looks for processes that name its folder on their command line.
+orphans (Linux `PR_SET_CHILD_SUBREAPER`), which also works in a container whose first process reaps nothing. Its own is
+who was started by one of its daemons, or with the home that only a stage gives: never who merely names its folder,
+as an editor or a `tail` on its logs does, and never another child of the process that the stage lives in.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Stage:
     keep: bool = False
     """Leave the folder behind, to look at its logs."""
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    met: set[int] = field(default_factory=set)
+    """Process ids of this run that were seen alive: what is reaped at the end, should it be ours by then."""
 
     def __enter__(self) -> Stage:
         with contextlib.suppress(OSError, AttributeError):
@@ -174,12 +177,20 @@ class Stage:
         raise NotReal(f"waited {seconds:.0f} s for: {what}\n{last}\n{logs}")
 
     def survivors(self) -> list[psutil.Process]:
-        """Every living process of this run: our descendants (orphans come back to us) and whoever names our folder."""
-        found = {p.pid: p for p in psutil.Process().children(recursive=True)}
-        for process in psutil.process_iter():
+        """Every living process of this run: what its daemons started, and whoever carries its home."""
+        found: dict[int, psutil.Process] = {}
+        for daemon in self.running.values():
             with contextlib.suppress(psutil.Error):
-                if process.pid != os.getpid() and any(str(self.root) in part for part in process.cmdline()):
-                    found[process.pid] = process
+                if daemon.poll() is None:
+                    process = psutil.Process(daemon.pid)
+                    found |= {p.pid: p for p in (process, *process.children(recursive=True))}
+        for pid in psutil.pids():
+            with contextlib.suppress(psutil.Error):
+                # The birth is read before the home: when the number is given away in between, nobody is signalled.
+                process = psutil.Process(pid)
+                if pid != os.getpid() and process.environ().get("HOME") == str(self.root):
+                    found[pid] = process
+        self.met |= set(found)
         return [p for p in found.values() if _living(p)]
 
     def end(self) -> None:
@@ -193,7 +204,7 @@ class Stage:
                 with contextlib.suppress(psutil.Error):
                     process.send_signal(how)
             psutil.wait_procs(left, timeout=5)
-        _reap()
+        _reap(self.met)
 
 
 def _living(process: psutil.Process) -> bool:
@@ -202,11 +213,11 @@ def _living(process: psutil.Process) -> bool:
     return False
 
 
-def _reap() -> None:
+def _reap(pids: set[int]) -> None:
     """Collect orphans that were handed to us, so that a container's process table stays clean."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+    for pid in sorted(pids):
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def free_port() -> int:

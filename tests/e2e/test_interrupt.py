@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from examples.demo.stage import Stage
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -65,3 +67,24 @@ def test_nothing_survives_an_interruption(moment: str, how: signal.Signals, code
     assert not re.search(r"Traceback", rest), rest
     assert _processes_naming(str(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_end_of_a_stage_reaches_its_own_and_nobody_who_merely_names_or_neighbours_it(tmp_path: Path) -> None:
+    sleep = [sys.executable, "-Sc", "import time; time.sleep(60)"]
+    orphan = [sys.executable, "-Sc", f"import subprocess; subprocess.Popen({sleep!r}, stdout=-3, stderr=-3)"]
+    elsewhere = os.environ | {"HOME": str(tmp_path)}
+    bystanders: list[subprocess.Popen[bytes]] = []
+    try:
+        with Stage(say=lambda _: None) as stage:
+            bystanders.append(subprocess.Popen([*sleep, f"{stage.root}/logs/controller.log"], env=elsewhere))
+            bystanders.append(subprocess.Popen(sleep, env=elsewhere | {"HOME": f"{stage.root}-2"}))
+            bystanders.append(subprocess.Popen(sleep, env=elsewhere))
+            stage.start("daemon", *sleep)
+            stage.run(*orphan)
+            stage.until("the daemon and the orphan are seen", lambda: len(stage.survivors()) == 2)
+        assert stage.survivors() == []
+        assert [p.poll() for p in bystanders] == [None, None, None]
+    finally:
+        for process in bystanders:
+            process.kill()
+            process.wait()
