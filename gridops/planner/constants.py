@@ -36,7 +36,7 @@ TABLE: tuple[Constant, ...] = (
         "ppm of the demand",
         "bound of the earlier allocator: p95 over the objective counts as at most twice the demand",
         "a p95 of 4 objectives asks for 4 times the replicas instead of 2, also where more do not cure it",
-        "latency adds nothing but the safety replica",
+        "latency adds nothing, not even the safety replica",
     ),
     Constant(
         "ERROR_PRESSURE_PPM",

@@ -10,14 +10,14 @@ import pytest
 
 from gridops.base.ids import Digest, HostId, ProfileName
 from gridops.base.record import from_data, to_data
-from gridops.model.fleet import Drain, Host, Link
+from gridops.model.fleet import Host, Link
 from gridops.model.forecast import Band, Evidence, Forecast, ProfileForecast, Watermark
 from gridops.model.plan import CauseKind, DecisionKind, Plan
 from gridops.model.policy import ActionClass, LookAhead, PlanningPolicy, Risk
 from gridops.model.profile import PlacementRules, Profile, Spread, Timing
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.check import check
-from gridops.planner.constants import FORECAST_VALID_MS, WEAK_CONFIDENCE_PPM
+from gridops.planner.constants import WEAK_CONFIDENCE_PPM
 from gridops.planner.planner import plan
 from tests.planner.fleet import NOW, Fleet, config, digest, host, profile, running, seats
 
@@ -56,6 +56,10 @@ def planned(fleet: Fleet, forecast: Forecast | None) -> Plan:
 def wanted(made: Plan, name: str = "c") -> int:
     missing = sum(1 for u in made.report.unplaced if u.replica.startswith(f"{name}/"))
     return missing + sum(1 for a in made.placement if a.profile == name)
+
+
+def at(minutes_ago: float, lanes: float) -> Watermark:
+    return Watermark(at_ms=NOW - int(minutes_ago * MINUTE), offered_mlanes=int(lanes * 1000))
 
 
 def wide(replicas: int = 1, most: int = 6, *, lanes: int = 4, **more: Any) -> Profile:
@@ -258,105 +262,10 @@ def test_a_correlation_says_nothing_about_queues_latency_and_errors() -> None:
     assert wanted(planned(standing(wide()), expect(inferred))) == 1
 
 
-def aged(minutes: int, want: Profile | None = None, **changes: Any) -> Fleet:
-    """Four replicas that demand asked for have been ready for so long."""
-    fleet = standing(want or wide(), forecast=expect(entry(7.2)))
-    assert fleet.parent is not None
-    assert len(fleet.parent.placement) == 4
-    for a in fleet.parent.placement:
-        ready = running(a, fleet.parent, since_ms=NOW - minutes * MINUTE, **changes)
-        fleet = fleet.reporting(a.seat.host, residencies=(ready,))
-    return fleet
-
-
-def at(minutes_ago: float, lanes: float) -> Watermark:
-    return Watermark(at_ms=NOW - int(minutes_ago * MINUTE), offered_mlanes=int(lanes * 1000))
-
-
-FALLS: dict[str, tuple[Fleet, ProfileForecast | None, int]] = {
-    "nothing asked for long": (aged(60), entry(last_used_ms=NOW - 16 * MINUTE), 1),
-    "used within the cooldown": (aged(60), entry(last_used_ms=NOW - 14 * MINUTE), 4),
-    "used when the cooldown ended": (aged(60), entry(last_used_ms=NOW - 15 * MINUTE), 1),
-    "a lower peak within the cooldown": (aged(60), entry(1, watermarks=(at(20, 9), at(14, 4))), 2),
-    "a peak before the cooldown": (aged(60), entry(1, watermarks=(at(15, 9),)), 1),
-    "a peak from the future": (aged(60), entry(1, watermarks=(at(-2, 9),)), 1),
-    "a use from the future": (aged(60), entry(last_used_ms=NOW + 2 * MINUTE), 1),
-    "it may be more than likely": (
-        aged(60),
-        entry(2, rate_mrpm=Band(low=0, likely=24_000, high=60_000), watermarks=(at(0, 2),)),
-        3,
-    ),
-    "no entry is unknown and not zero": (aged(60), None, 4),
-    "ready for less than its minimum residency": (aged(4), entry(1, watermarks=(at(0, 1),)), 4),
-    "ready for as long": (aged(5), entry(1, watermarks=(at(0, 1),)), 1),
-    "a falling trend changes nothing": (aged(60), entry(7.2, trend_mrpm=-80_000, watermarks=(at(0, 7.2),)), 4),
-}
-
-
-@pytest.mark.parametrize("name", FALLS)
-def test_what_stands_is_given_up_with_care(name: str) -> None:
-    fleet, asked, expected = FALLS[name]
-    assert wanted(planned(fleet, expect(*([asked] if asked is not None else [])))) == expected
-
-
-def test_one_that_still_starts_is_not_stopped_for_a_reading() -> None:
-    fleet = aged(60)
-    assert fleet.parent is not None
-    last = fleet.parent.placement[-1]
-    loading = running(last, fleet.parent, ResidencyState.LOADING, since_ms=NOW - 60 * MINUTE)
-    fleet = fleet.reporting(last.seat.host, residencies=(loading,))
-    assert wanted(planned(fleet, expect(entry(1, watermarks=(at(0, 1),))))) == 4
-
-
-def test_a_forecast_that_is_too_old_changes_nothing() -> None:
-    idle = entry(last_used_ms=NOW - 60 * MINUTE)
-    assert wanted(planned(aged(60), expect(idle, made=NOW - FORECAST_VALID_MS))) == 4
-    assert wanted(planned(aged(60), expect(idle, made=NOW - FORECAST_VALID_MS + 1))) == 1
-    assert wanted(planned(standing(wide()), expect(entry(20), made=NOW - FORECAST_VALID_MS))) == 1
-    assert wanted(planned(standing(wide()), expect(entry(20), made=NOW + MINUTE))) == 1, "nor one from the future"
-
-
 def test_a_profile_that_was_just_used_is_wanted_although_nothing_stands() -> None:
     fleet = Fleet(hosts=HOSTS, profiles=(wide(0),))
     assert wanted(planned(fleet, expect(entry(last_used_ms=NOW - MINUTE)))) == 1
     assert wanted(planned(fleet, expect(entry()))) == 0
-
-
-def test_scale_down_by_demand_is_routine_and_says_its_numbers() -> None:
-    made = planned(aged(60), expect(entry(4, watermarks=(at(3, 4),))))
-    (first, second) = made.decisions
-    assert [first.replica, second.replica] == ["c/3", "c/4"]
-    assert (first.action_class, first.risk, first.cause.kind) == (
-        ActionClass.SCALE_DOWN,
-        Risk.ROUTINE,
-        CauseKind.DEMAND,
-    )
-    assert first.cause.detail == "offered 4 lanes + 20% of 4 x 0.70 => 2 replicas"
-
-
-def test_victims_are_those_who_would_have_to_move_anyway() -> None:
-    fleet = aged(60).but(drains=(Drain(host=HostId("h1"), reason="fan"),))
-    made = planned(fleet, expect(entry(4, watermarks=(at(3, 4),))))
-    assert [d.replica for d in made.decisions] == ["c/2", "c/4"]
-
-
-def test_the_last_replica_is_called_so_also_when_demand_gives_it_up() -> None:
-    fleet = standing(wide(1)).but(profiles=(wide(0),))
-    (decision,) = planned(fleet, expect(entry(last_used_ms=NOW - 60 * MINUTE))).decisions
-    assert (decision.action_class, decision.risk, decision.last_replica) == (
-        ActionClass.SCALE_DOWN,
-        Risk.DESTRUCTIVE,
-        True,
-    )
-
-
-def test_fewer_by_the_file_is_laid_to_the_file() -> None:
-    fleet = aged(60)
-    lowered = planned(fleet.but(profiles=(wide(1, 2),)), expect(entry(7.2)))
-    assert {(d.cause.kind, d.cause.detail) for d in lowered.decisions} == {(CauseKind.INTENT, "replicas 4 => 2")}
-    three = standing(wide(3)).but(profiles=(wide(1),))
-    idle = expect(entry(last_used_ms=NOW - 60 * MINUTE))
-    assert {d.cause.kind for d in planned(three, idle).decisions} == {CauseKind.INTENT}
 
 
 def test_pins_are_a_floor_whatever_the_demand() -> None:
@@ -369,29 +278,9 @@ def test_pins_are_a_floor_whatever_the_demand() -> None:
     assert wanted(busy) == 4
 
 
-def test_a_renamed_profile_keeps_its_demand() -> None:
-    fleet = aged(60)
-    renamed = replace(wide(), name=ProfileName("n"), renamed_from=ProfileName("c"))
-    made = planned(fleet.but(profiles=(renamed,)), expect(entry(7.2)))
-    assert wanted(made, "n") == 4
-
-
 def test_demand_for_what_is_not_declared_is_nobodys() -> None:
     made = planned(standing(wide()), expect(entry(20, name="stranger")))
     assert made.to_do == ()
-
-
-def test_a_swing_of_demand_moves_nothing_to_and_fro() -> None:
-    """Demand swings about a threshold each minute; within the cooldown the higher level holds."""
-    fleet, made_decisions = standing(wide()), 0
-    for minute in range(30):
-        now = NOW + minute * MINUTE
-        lanes = 2.2 if minute % 2 else 2.5
-        peaks = (Watermark(at_ms=now - (MINUTE if minute % 2 else 0), offered_mlanes=2_500),)
-        made = planned(fleet, expect(entry(lanes, last_used_ms=now, watermarks=peaks), made=now))
-        made_decisions += len(made.to_do)
-        fleet = fleet.applied(made, later_ms=MINUTE)
-    assert made_decisions == 1
 
 
 def test_a_forecast_goes_to_canonical_form_and_back() -> None:
