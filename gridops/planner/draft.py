@@ -68,6 +68,14 @@ class Draft:
         self.seats[replica] = seated
         self._of.setdefault(seated.assignment.profile, {})[replica] = seated
 
+    def lift(self, replica: ReplicaId) -> Seated:
+        """Take the replica's seat away. What still runs there is on its way out."""
+        seated = self.seats.pop(replica)
+        del self._of[seated.assignment.profile][replica]
+        runs = seated.origin is not None and seated.origin.runs
+        self.board.take(seated.assignment.seat.host, replica, runs=runs)
+        return seated
+
     def sit(self, item: Item, host: HostId, offer: Offer, launch: Launch) -> None:
         """Give the item the seat on offer; where it stood before is left."""
         before = self.board.hosts.get(item.origin.host) if item.origin is not None else None

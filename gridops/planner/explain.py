@@ -10,6 +10,8 @@ from gridops.model.plan import HostLine
 from gridops.planner.draft import begin
 from gridops.planner.gather import gather
 from gridops.planner.place import place
+from gridops.planner.room import make_room
+from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
 from gridops.planner.why import lines_for
 from gridops.planner.world import Inputs, look
@@ -22,7 +24,8 @@ def rejected_by(inputs: Inputs, replica: ReplicaId) -> tuple[HostLine, ...]:
     item = next((i for i in draft.items if i.replica == replica), None)
     if item is None:
         return ()
-    place(draft)
+    seats = Seats(draft)
+    make_room(seats, place(seats))
     seated = draft.seats.get(replica)
     here = None if seated is None else seated.assignment.seat.host
     return tuple(line for line in lines_for(draft, item) if line.host != here)

@@ -36,6 +36,8 @@ class Fitting:
     """Sets of pools of which `count` may work together, in the order they are tried."""
     per_pool: int
     """Bytes on each pool of a seat; where the pool is the RAM, the host's part included."""
+    ram: int
+    """Bytes on the host's RAM on top."""
 
 
 class Opening:
@@ -57,7 +59,7 @@ class Opening:
         self.place[self.rows] = np.arange(len(self.rows))
         shape = grid.shape[self.rows]
         self.need: Ints = _column(self.fittings, lambda f: f.per_pool)[shape]
-        self.ram_need: Ints = _column(self.fittings, lambda f: _ram_part(f, grid))[shape]
+        self.ram_need: Ints = _column(self.fittings, lambda f: f.ram)[shape]
         self.gpu = next((f.way.gpu for f in self.fittings if f is not None), False)
         # Configs that may use any of their pools need no look at groups.
         self.loose = all(f is None or (len(f.groups) == 1 and f.groups[0] == f.columns) for f in self.fittings)
@@ -87,6 +89,10 @@ class Opening:
         fitting = self.fittings[int(self.grid.shape[row])]
         assert fitting is not None, "only rows that suit are asked"
         return fitting.launch
+
+    def missing(self, row: int) -> int:
+        """Bytes that the host of this row would have to fetch."""
+        return sum(0 if has[row] else size for has, size in self._files)
 
     def refresh(self) -> None:
         """Ask those hosts again that have changed since."""
@@ -256,13 +262,9 @@ def _fitting(way: Way, grid: Grid, shape: int, launches: dict[str, tuple[Launch,
         if way.launch.devices.link is not None:
             sets = tuple(g for s in sets for g in linked(s))
         groups = tuple(tuple(column[r.id] for r in s) for s in sets)
-    shared = way.need.host_bytes if on_ram(view, way) else 0
-    return Fitting(way, launches[backend][1], columns, groups, way.need.device_bytes + shared)
-
-
-def _ram_part(fitting: Fitting, grid: Grid) -> int:
-    """Bytes on the host's RAM on top of the pools of the seat."""
-    return 0 if fitting.per_pool > fitting.way.need.device_bytes else fitting.way.need.host_bytes
+    shared, host_bytes = on_ram(view, way), way.need.host_bytes
+    per_pool = way.need.device_bytes + (host_bytes if shared else 0)
+    return Fitting(way, launches[backend][1], columns, groups, per_pool, 0 if shared else host_bytes)
 
 
 def _column(fittings: list[Fitting | None], of: Callable[[Fitting], int]) -> Ints:

@@ -7,6 +7,8 @@ what fits, `rank` what is better.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gridops.base.ids import DeviceId
 from gridops.model.plan import Choice, Term
 from gridops.planner.capacity import Ask, Offer
@@ -17,10 +19,14 @@ from gridops.planner.seats import Found, Seats
 from gridops.planner.why import rejected
 
 
-def place(draft: Draft) -> tuple[Item, ...]:
+def place(seats: Seats) -> tuple[Item, ...]:
     """Seat everybody who can be seated. Returns who could not, in order."""
-    seats = Seats(draft)
-    waiting = in_order(draft, draft.items, seats.width)
+    return seat(seats, seats.draft.items)
+
+
+def seat(seats: Seats, items: Sequence[Item]) -> tuple[Item, ...]:
+    """Seat whoever of these can be seated. Returns the others, in order."""
+    waiting = in_order(seats.draft, items, seats.width)
     while True:
         left = [item for item in waiting if not _seat(seats, item)]
         if len(left) == len(waiting):

@@ -11,6 +11,8 @@ from gridops.planner.assemble import assemble
 from gridops.planner.draft import begin
 from gridops.planner.gather import gather, renames
 from gridops.planner.place import place
+from gridops.planner.room import make_room
+from gridops.planner.seats import Seats
 from gridops.planner.targets import choose, retirements
 from gridops.planner.world import Inputs, look
 
@@ -28,6 +30,9 @@ def plan(inputs: Inputs) -> Plan:
     # Seat those who stay; the others keep their place until they have a new one.
     draft = begin(world, targets)
     # Find seats for everybody else, most important first.
-    left = place(draft)
+    seats = Seats(draft)
+    left = place(seats)
+    # Make room for who is left: others move, or the less important give way.
+    left = make_room(seats, left)
     # Decisions against the parent, change sets, what was read, and the report.
     return assemble(draft, targets, left, retirements(world, set(renames(world)), targets.removed))

@@ -1,0 +1,271 @@
+"""Make room for replicas that found no seat: others move over several hosts, or the less important give way.
+
+Turns the draft into a puzzle of small integers (`puzzle`), lets `search` improve it within the counts of the policy,
+and seats on the real board what that found. Nothing happens where everybody has a seat: a placement that is complete is
+never taken apart for a better one. Called by `planner.plan` after `place`.
+
+Who may be disturbed: replicas that run by the plan, on hosts that are open, past their minimum residency, neither
+pinned nor in doubt. Nobody loses a place to somebody who is not more important, and one of a profile always stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gridops.base.ids import ProfileName, ReplicaId, replica_key
+from gridops.model.plan import Cause, CauseKind
+from gridops.planner.capacity import Ask, Offer
+from gridops.planner.draft import Item, Seated
+from gridops.planner.eligible import Way, is_gpu_work
+from gridops.planner.grid import ENDLESS, Grid
+from gridops.planner.incumbents import Verdict, names_of, residency_of
+from gridops.planner.openings import Opening
+from gridops.planner.place import seat
+from gridops.planner.puzzle import Ground, Kind, Option, Piece, Puzzle, Spot
+from gridops.planner.search import Limits, Search
+from gridops.planner.seats import Seats
+from gridops.planner.targets import count
+from gridops.planner.world import Standing, clock
+
+DROPS = 64
+"""Standing replicas that one plan may take away to make room; larger changes converge over later plans.
+Source: allocator-facts.md, planner policy. Doubling it makes longer waves, halving it more plans."""
+
+
+def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
+    """Seat more of those who are left, if rearranging others allows it. Returns who still has no seat."""
+    draft = seats.draft
+    wanting = [i for i in left if _homeless(i)]
+    if not wanting or draft.world.mass_stale:
+        return tuple(left)
+    maker = _Maker(seats, wanting)
+    if not maker.hopeful():
+        return tuple(left)
+    planning, moves = draft.world.planning, draft.world.budgets.moves
+    search = Search(maker.puzzle, Limits(rounds=planning.search.moves, moves=moves.per_plan, drops=DROPS))
+    draft.evaluated += search.run()
+    lost = maker.carry_out()
+    still = [i for i in wanting if i.replica not in draft.seats] + list(lost)
+    # The search keeps failure domains apart; where that is not feasible, a seat in the same one is better than none.
+    return (*(i for i in left if i not in wanting), *seat(seats, still))
+
+
+def _homeless(item: Item) -> bool:
+    """It stands nowhere and may go anywhere. Who has a place to leave keeps it."""
+    return item.pin is None and (item.origin is None or item.origin.verdict is Verdict.RELEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mover:
+    """A piece with the replica it stands for: seated now, or wanting."""
+
+    replica: ReplicaId
+    profile: ProfileName
+    seated: Seated | None
+    item: Item | None
+
+
+class _Maker:
+    """Draft to puzzle and back."""
+
+    def __init__(self, seats: Seats, wanting: Sequence[Item]) -> None:
+        self.seats, self.draft = seats, seats.draft
+        self.grid: Grid = seats.grid
+        self.grid.refresh()
+        self.names = sorted(self.draft.world.profiles)
+        self.kind = {name: n for n, name in enumerate(self.names)}
+        self.movers: list[_Mover] = []
+        self.pieces: list[Piece] = []
+        spots: list[Spot | None] = []
+        kinds = [self._kind_of(name) for name in self.names]
+        for replica in sorted(self.draft.seats, key=replica_key):
+            seated = self.draft.seats[replica]
+            if (spot := self._movable(seated)) is not None:
+                self.movers.append(_Mover(replica, seated.assignment.profile, seated, None))
+                self.pieces.append(Piece(self.kind[seated.assignment.profile], spot if seated.origin else None))
+                spots.append(spot)
+        for item in wanting:
+            self.movers.append(_Mover(item.replica, item.profile.name, None, item))
+            self.pieces.append(Piece(self.kind[item.profile.name]))
+            spots.append(None)
+        self.puzzle = Puzzle(kinds, self.pieces, self._ground(spots))
+        for n, spot in enumerate(spots):
+            if spot is not None:
+                self.puzzle.put(n, spot)
+        self.before = list(self.puzzle.at)
+        self.puzzle.journal.clear()
+
+    def hopeful(self) -> bool:
+        """Is there any host that the rules allow for somebody who has no seat?"""
+        return any(self.puzzle.at[n] is None and self.puzzle.kinds[p.kind].options for n, p in enumerate(self.pieces))
+
+    # -- into the puzzle ---------------------------------------------------------------------------------------------
+
+    def _kind_of(self, name: ProfileName) -> Kind:
+        world, profile = self.draft.world, self.draft.world.profiles[name]
+        options: dict[int, list[Option]] = {}
+        for opening in self.seats.openings(profile):
+            for row, start in zip(opening.rows.tolist(), opening.start_ms.tolist(), strict=True):
+                if (option := _option(opening, row, start)) is not None:
+                    options.setdefault(row, []).append(option)
+        spread = profile.spread
+        return Kind(
+            weight=profile.priority,
+            options={row: tuple(found) for row, found in sorted(options.items())},
+            most_here=profile.max_per_host if profile.max_per_host is not None else ENDLESS,
+            domains=tuple(self.grid.domains(spread.by)[0].tolist()) if spread is not None else None,
+            spread=min(spread.min, count(profile, world)) if spread is not None else 0,
+            shuns=frozenset(self.kind[n] for n in self.grid.shunned(profile) if n in self.kind),
+            company=profile.colocation.max if profile.colocation.max is not None else ENDLESS,
+        )
+
+    def _movable(self, seated: Seated) -> Spot | None:
+        """Where it stands, as a spot; None when it must not be touched."""
+        assignment, world = seated.assignment, self.draft.world
+        profile, view = world.profiles.get(assignment.profile), world.hosts.get(assignment.seat.host)
+        if profile is None or view is None or view.standing not in (Standing.OPEN, Standing.THROTTLED):
+            return None
+        origin = seated.origin
+        if origin is not None:
+            settled = origin.verdict is Verdict.STAY and seated.cause is None and not origin.pinned and not origin.stuck
+            if not settled or not self._rested(seated):
+                return None
+        elif view.host.id in profile.placement.pins:
+            return None
+        column = {r.id: n for n, r in enumerate(view.rooms)}
+        if any(d not in column for d in assignment.seat.devices):
+            return None
+        row, pools = self.grid.row[view.host.id], tuple(column[d] for d in assignment.seat.devices)
+        start = missing = 0
+        if origin is None:
+            found = [o for o in self._options(profile.name, row) if o.need == assignment.device_bytes]
+            if not found:
+                return None
+            start, missing = found[0].start_ms, found[0].missing
+        gpu = is_gpu_work(seated.launch.backend)
+        config = next((n for n, c in enumerate(profile.configs) if c.name == seated.launch.config), 0)
+        need, ram = assignment.device_bytes, assignment.host_bytes
+        return Spot(row, Option(config, pools, (pools,), len(pools), need, ram, gpu, start, missing), pools)
+
+    def _options(self, name: ProfileName, row: int) -> list[Option]:
+        found = []
+        for opening in self.seats.openings(self.draft.world.profiles[name]):
+            place = int(opening.place[row])
+            if place >= 0 and (option := _option(opening, row, int(opening.start_ms[place]))) is not None:
+                found.append(option)
+        return found
+
+    def _rested(self, seated: Seated) -> bool:
+        """It has stood for its minimum residency, or nobody knows since when it stands."""
+        world, origin = self.draft.world, seated.origin
+        assert origin is not None
+        view = world.hosts.get(origin.host)
+        here = residency_of(view, names_of(world, origin.replica, origin.former), origin.assignment.launch)
+        if here is None or here.since_ms is None:
+            return True
+        return clock(world.inputs) - here.since_ms >= world.profiles[seated.assignment.profile].timing.min_residency_ms
+
+    def _ground(self, spots: Sequence[Spot | None]) -> Ground:
+        """What every host has left beside the pieces."""
+        grid = self.grid
+        free = (grid.open - grid.used).tolist()
+        gpu = (grid.gpu - grid.used_gpu).tolist()
+        slots, disk = (grid.limit - grid.present).tolist(), grid.disk_free.tolist()
+        counts: list[dict[int, int]] = [{} for _ in grid.ids]
+        other = -2
+        for name, rows in sorted(grid.company.rows.items()):
+            number = self.kind.get(name)
+            if number is None:
+                number, other = other, other - 1
+            for row, many in rows.items():
+                counts[row][number] = many
+        for piece, spot in zip(self.pieces, spots, strict=True):
+            if spot is None:
+                continue
+            row, option = spot.host, spot.option
+            for column in spot.pools:
+                free[row][column] += option.need
+                gpu[row][column] += option.need if option.gpu else 0
+            if option.ram:
+                free[row][int(grid.ram[row])] += option.ram
+            slots[row] += 1
+            disk[row] += option.missing
+            counts[row][piece.kind] -= 1
+            if not counts[row][piece.kind]:
+                del counts[row][piece.kind]
+        slack = (grid.raw - grid.open).tolist()
+        return Ground(free, slack, gpu, grid.ram.tolist(), slots, disk, counts)
+
+    # -- and back ----------------------------------------------------------------------------------------------------
+
+    def carry_out(self) -> tuple[Item, ...]:
+        """Seat on the board what the search found. Returns those who lost their seat, as items that look for one."""
+        changed = [n for n, spot in enumerate(self.puzzle.at) if spot is not self.before[n]]
+        arrivals = sorted({self.movers[n].replica for n in changed if self.movers[n].item is not None})
+        lost: list[Item] = []
+        lifted: list[tuple[int, Seated]] = []
+        for n in changed:
+            seated = self.movers[n].seated
+            if seated is not None:
+                lifted.append((n, self.draft.lift(seated.assignment.replica)))
+        for n, seated in lifted:
+            if self.puzzle.at[n] is None:
+                lost.append(self._lost(seated, arrivals))
+        for n in changed:
+            spot = self.puzzle.at[n]
+            if spot is not None:
+                self._sit(self.movers[n], spot, arrivals)
+        return tuple(lost)
+
+    def _sit(self, mover: _Mover, spot: Spot, arrivals: Sequence[ReplicaId]) -> None:
+        host = self.grid.ids[spot.host]
+        item = mover.item or self._item(mover, arrivals)
+        opening = next(o for o in self.seats.openings(item.profile) if o.position == spot.option.config)
+        way = opening.way(spot.host)
+        rooms = self.grid.views[spot.host].rooms
+        exact = Way(way.launch, way.need, tuple(rooms[c] for c in spot.pools), way.gpu)
+        offer = self.draft.board.offer(host, Ask(item.replica, item.profile, exact))
+        assert isinstance(offer, Offer), f"the puzzle was more hopeful than the board: {offer}"
+        self.draft.sit(item, host, offer, way.launch)
+
+    def _item(self, mover: _Mover, arrivals: Sequence[ReplicaId]) -> Item:
+        seated = mover.seated
+        assert seated is not None
+        profile = self.draft.world.profiles[mover.profile]
+        if seated.origin is None:
+            assert seated.cause is not None, "who is new has a cause"
+            return Item(mover.replica, profile, seated.cause)
+        cause = Cause(kind=CauseKind.REBALANCE, detail=f"makes room for {_names(arrivals)}")
+        return Item(mover.replica, profile, cause, replace(seated.origin, verdict=Verdict.LEAVE, cause=cause))
+
+    def _lost(self, seated: Seated, arrivals: Sequence[ReplicaId]) -> Item:
+        replica = seated.assignment.replica
+        profile = self.draft.world.profiles[seated.assignment.profile]
+        if seated.origin is None:
+            assert seated.cause is not None, "who is new has a cause"
+            return Item(replica, profile, seated.cause)
+        cause = Cause(kind=CauseKind.DISPLACED, detail=f"gives way to {_names(arrivals)}")
+        return Item(replica, profile, cause, replace(seated.origin, verdict=Verdict.RELEASE, cause=cause))
+
+
+def _option(opening: Opening, row: int, start_ms: int) -> Option | None:
+    fitting = opening.fittings[int(opening.grid.shape[row])]
+    if fitting is None:
+        return None
+    return Option(
+        config=opening.position,
+        columns=fitting.columns,
+        groups=fitting.groups,
+        count=opening.count,
+        need=fitting.per_pool,
+        ram=fitting.ram,
+        gpu=fitting.way.gpu,
+        start_ms=start_ms,
+        missing=opening.missing(row),
+    )
+
+
+def _names(replicas: Sequence[ReplicaId]) -> str:
+    shown = ", ".join(replicas[:3])
+    return shown + (f" and {len(replicas) - 3} more" if len(replicas) > 3 else "")

@@ -1,0 +1,205 @@
+"""Local search over a puzzle: empty a few related hosts, fill them again in another order, keep what is not worse.
+
+Large neighbourhood search (Shaw, "Using Constraint Programming and Local Search Methods to Solve Vehicle Routing
+Problems", CP 1998), with chains as a special case: what is taken from one host may land on any other. Work is counted
+in rounds, never in seconds, and chance is a counter of its own, so that the same puzzle gives the same answer
+everywhere. Called by `improve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridops.planner.puzzle import Puzzle, Spot
+
+_MULTIPLIER, _INCREMENT, _MASK = 6_364_136_223_846_793_005, 1_442_695_040_888_963_407, (1 << 64) - 1
+
+
+class Draws:
+    """Numbers that look random and never change: a linear congruential generator (Knuth, TAOCP 2, 3.3.4)."""
+
+    def __init__(self) -> None:
+        self._state = 0x9E3779B97F4A7C15
+
+    def below(self, bound: int) -> int:
+        self._state = (self._state * _MULTIPLIER + _INCREMENT) & _MASK
+        return (self._state >> 33) % bound
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be tried, and how much may be disturbed."""
+
+    rounds: int
+    moves: int
+    """Standing pieces that may be moved or dropped altogether."""
+    drops: int
+
+
+class Search:
+    """One search. `run` leaves the puzzle in the best state found and returns the rounds used."""
+
+    def __init__(self, puzzle: Puzzle, limits: Limits) -> None:
+        self.puzzle, self.limits, self.draws = puzzle, limits, Draws()
+        self.hosts = len(puzzle.ground.slots)
+        self.size = [self._size(k) for k in range(len(puzzle.kinds))]
+        self.where = [sorted(k.options) for k in puzzle.kinds]
+        self._room = np.zeros(self.hosts, np.int64)
+        self._allowed = np.zeros((len(puzzle.kinds), self.hosts), np.bool_)
+        for number, hosts in enumerate(self.where):
+            self._allowed[number, hosts] = True
+        for host in range(self.hosts):
+            self._note(host)
+
+    def run(self) -> int:
+        """Rounds of destroying and repairing until they are used up or nothing is left to wish for."""
+        puzzle = self.puzzle
+        for number in range(self.limits.rounds):
+            loose = [n for n, spot in enumerate(puzzle.at) if spot is None]
+            if not loose and not puzzle.start_ms:
+                return number
+            self._round(number, loose)
+        return self.limits.rounds
+
+    def _round(self, number: int, loose: list[int]) -> None:
+        puzzle = self.puzzle
+        before, mark = puzzle.value, len(puzzle.journal)
+        chosen = self._choose(number, loose)
+        removed = sorted(n for host in chosen for n in puzzle.on[host])
+        for n in removed:
+            puzzle.take(n)
+        for host in chosen:
+            self._note(host)
+        self._repair(removed + self._callers(loose, chosen), set(chosen))
+        if puzzle.value > before or not self._permitted(mark):
+            touched = {s.host for n, _ in puzzle.journal[mark:] if (s := puzzle.at[n]) is not None} | set(chosen)
+            puzzle.undo(mark)
+            for host in touched:
+                self._note(host)
+        else:
+            del puzzle.journal[:]
+
+    # -- destroy -----------------------------------------------------------------------------------------------------
+
+    def _choose(self, number: int, loose: list[int]) -> list[int]:
+        """A host that a loose (or costly) piece could use, and others that its residents could use."""
+        puzzle, draws = self.puzzle, self.draws
+        pool = loose
+        if not loose or number % 4 == 3:
+            pool = [n for n, s in enumerate(puzzle.at) if s is not None and s is not puzzle.pieces[n].home] or loose
+        wanted = pool[draws.below(len(pool))]
+        first = self._one_of(self.where[puzzle.pieces[wanted].kind])
+        if first is None:
+            return []
+        chosen = [first]
+        for _ in range(1 + draws.below(3)):
+            residents = sorted(puzzle.on[chosen[draws.below(len(chosen))]])
+            kind = (
+                puzzle.pieces[residents[draws.below(len(residents))]].kind if residents else puzzle.pieces[wanted].kind
+            )
+            other = self._one_of(self.where[kind])
+            if other is not None and other not in chosen:
+                chosen.append(other)
+        return chosen
+
+    def _one_of(self, hosts: list[int]) -> int | None:
+        return hosts[self.draws.below(len(hosts))] if hosts else None
+
+    def _callers(self, loose: list[int], chosen: list[int]) -> list[int]:
+        """Loose pieces that could use one of the hosts."""
+        kinds = {k for k in range(len(self.puzzle.kinds)) if any(self._allowed[k, h] for h in chosen)}
+        return [n for n in loose if self.puzzle.pieces[n].kind in kinds]
+
+    # -- repair ------------------------------------------------------------------------------------------------------
+
+    def _repair(self, pieces: list[int], chosen: set[int]) -> None:
+        """Greedy, in an order that differs from round to round: by weight, by weight for its size, or by size."""
+        puzzle, draws = self.puzzle, self.draws
+        way = draws.below(4)
+        keyed = []
+        for n in pieces:
+            kind = puzzle.pieces[n].kind
+            weight, size = puzzle.kinds[kind].weight, self.size[kind]
+            base = (weight << 40) // size if way < 2 else weight << 20 if way == 2 else size
+            keyed.append((-(base * (768 + draws.below(512)) >> 10), n))
+        tight = draws.below(2) == 0
+        failed: set[int] = set()
+        for _, n in sorted(keyed):
+            kind = puzzle.pieces[n].kind
+            if kind in failed and puzzle.pieces[n].home is None:
+                continue
+            spot = self._seat(n, chosen, tight)
+            if spot is None:
+                failed.add(kind)
+                continue
+            puzzle.put(n, spot)
+            self._note(spot.host)
+
+    def _seat(self, n: int, chosen: set[int], tight: bool) -> Spot | None:
+        puzzle = self.puzzle
+        kind = puzzle.pieces[n].kind
+        best: Spot | None = None
+        least: tuple[int, ...] = ()
+        for host in self._open(n, kind, chosen):
+            spot = puzzle.fits(n, host)
+            if spot is None or puzzle.breaks(kind, host):
+                continue
+            home = spot is puzzle.pieces[n].home
+            start = 0 if home else spot.option.start_ms
+            left = puzzle.ground.free[host][spot.pools[0]] - spot.option.need
+            key = (not home, left >> 28, start, host) if tight else (start, left, host)
+            if best is None or key < least:
+                best, least = spot, key
+        return best
+
+    def _open(self, n: int, kind: int, chosen: set[int]) -> Iterator[int]:
+        """Hosts that may have room: those just emptied, and any other whose largest pool is large enough."""
+        home = self.puzzle.pieces[n].home
+        if home is not None:
+            yield home.host
+        able = self._allowed[kind] & (self._room >= self.size[kind])
+        for host in np.flatnonzero(able).tolist():
+            if home is None or host != home.host:
+                yield host
+
+    def _note(self, host: int) -> None:
+        ground = self.puzzle.ground
+        self._room[host] = max(ground.free[host], default=0) if ground.slots[host] > 0 else -1
+
+    def _size(self, kind: int) -> int:
+        """Bytes the kind takes at least on a pool."""
+        return max(1, min((o.need for options in self.puzzle.kinds[kind].options.values() for o in options), default=1))
+
+    # -- rules about what is disturbed -------------------------------------------------------------------------------
+
+    def _permitted(self, mark: int) -> bool:
+        """Nobody loses the place for somebody who is not more important, and not too many are disturbed at once."""
+        puzzle, limits = self.puzzle, self.limits
+        if puzzle.moved > limits.moves or puzzle.dropped > limits.drops:
+            return False
+        if puzzle.moved > 1 and puzzle.deadlocked():
+            return False
+        touched = {n for n, _ in puzzle.journal[mark:]}
+        gone = [n for n in touched if puzzle.at[n] is None and puzzle.pieces[n].home is not None]
+        if not gone:
+            return True
+        if any(puzzle.pieces[n].stays for n in gone):
+            return False
+        weights = [puzzle.kinds[puzzle.pieces[n].kind].weight for n in range(len(puzzle.at)) if self._arrived(n)]
+        most = max(weights, default=0)
+        if any(puzzle.kinds[puzzle.pieces[n].kind].weight >= most for n in gone):
+            return False
+        return all(self._served(puzzle.pieces[n].kind) for n in gone)
+
+    def _arrived(self, n: int) -> bool:
+        return self.puzzle.pieces[n].home is None and self.puzzle.at[n] is not None
+
+    def _served(self, kind: int) -> bool:
+        """One of the kind that stands now goes on standing."""
+        puzzle = self.puzzle
+        return any(
+            p.kind == kind and p.home is not None and puzzle.at[n] is not None for n, p in enumerate(puzzle.pieces)
+        ) or any(kind in c for c in puzzle.ground.counts)
