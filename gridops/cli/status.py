@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gridops.base import limits
 from gridops.base.errors import Unreachable
 from gridops.base.ids import ScopeName, short
 from gridops.base.units import counted, parse_instant, render_clock, render_ms
@@ -24,6 +25,7 @@ from gridops.cli.output import Context, context_of, dump_json
 from gridops.cli.tables import table
 
 Doc = dict[str, Any]
+CLOCKS_APART_MS = limits.ISSUED_AHEAD_MS
 QUIET_STATES = ("Ready", "Idle", "Retired")
 
 
@@ -65,6 +67,7 @@ def show(context: Context, client: Client) -> int:
         return _show_stored(context, silence)
     document["scopes"] = [s for s in document["scopes"] if context.wants(ScopeName(s["scope"]))]
     now_ms = parse_instant(document["time"])
+    _compare_clocks(context, now_ms - time.time_ns() // 1_000_000)
     context.emit(
         {
             "text": lambda: "\n".join(lines(document, now_ms, _columns(context), wide=False)),
@@ -73,6 +76,14 @@ def show(context: Context, client: Client) -> int:
         }
     )
     return exits.FAILED if attention(document) else exits.OK
+
+
+def _compare_clocks(context: Context, ahead_ms: int) -> None:
+    """A person whose clock differs hears of it before a signed request is refused for it."""
+    if abs(ahead_ms) > CLOCKS_APART_MS:
+        where = "ahead of" if ahead_ms > 0 else "behind"
+        words = f"note: the controller's time is {render_ms(abs(ahead_ms))} {where} this machine's clock"
+        context.say(f"{words}; what you sign here may be refused for it")
 
 
 def _show_stored(context: Context, silence: Unreachable) -> int:

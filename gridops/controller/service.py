@@ -90,6 +90,7 @@ class Controller:
             if self.state.roots:
                 chain = chain_of(tuple(self.state.roots))
             self._clock = Steady(opening.clock, self.writer.newest_ms)
+            self._behind_ms = 0
             self.soft = Soft(started_ms=self._clock.read().now_ms, chain=chain)
             self._begin(opening.roots, damage)
         except BaseException:
@@ -119,6 +120,7 @@ class Controller:
     def now(self) -> int:
         """Controller time; a jump of the machine's clock shifts the ages of what was heard."""
         reading = self._clock.read()
+        self._behind_ms = reading.behind_ms
         if reading.jumped_ms:
             self._shift(reading.jumped_ms)
             if reading.jumped_ms >= LEAP_MS:
@@ -126,8 +128,10 @@ class Controller:
         return reading.now_ms
 
     def view(self) -> View:
-        faults = self.faults.standing()
-        return View(self.state, self.soft, self.now(), self.writer.length, self.ready, self.progress, faults)
+        now_ms, faults = self.now(), self.faults.standing()
+        return View(
+            self.state, self.soft, now_ms, self.writer.length, self.ready, self.progress, faults, self._behind_ms
+        )
 
     def rights(self, scope: ScopeName, now_ms: int) -> Rights:
         return Rights(self.state, scope, permitted(self.state, scope, now_ms), self.soft.chain, now_ms)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gridops import __version__
 from gridops.base.ids import HostId, PlanId, ProfileName, ScopeName
 from gridops.base.record import to_bytes
-from gridops.base.units import render_instant
+from gridops.base.units import render_instant, render_ms
 from gridops.controller import documents as d
 from gridops.controller.core import apply as applying
 from gridops.controller.core.modes import Permitted, overdue, permitted
@@ -47,6 +47,8 @@ class View:
     """Of the newest apply of each scope, as the last pass saw it."""
     faults: tuple[tuple[str, Fault], ...] = ()
     """Faults of our own that stand, by what was being done."""
+    behind_ms: int = 0
+    """By how much this machine's clock is behind controller time, which never goes back."""
 
     @property
     def roster(self) -> Roster:
@@ -338,10 +340,19 @@ def _alarms(view: View) -> tuple[d.AlarmDoc, ...]:
         d.AlarmDoc(key=f"fault:{work}", text=fault.text, since=render_instant(fault.since_ms))
         for work, fault in view.faults
     ]
+    if view.behind_ms:
+        found.append(d.AlarmDoc(key="clock", text=_behind(view.behind_ms), since=render_instant(view.now_ms)))
     if view.state.distrust is not None:
         since = render_instant(view.soft.started_ms)
         found.insert(0, d.AlarmDoc(key="journal", text=view.state.distrust, since=since))
     return tuple(found)
+
+
+def _behind(behind_ms: int) -> str:
+    return (
+        f"the controller's time is {render_ms(behind_ms)} ahead of its machine's clock, which was set back; until that "
+        "has caught up, requests that people sign by a right clock may be refused as expired"
+    )
 
 
 def _plan_state(view: View, of: Plan) -> str:

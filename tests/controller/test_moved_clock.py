@@ -1,0 +1,59 @@
+"""The clock of the controller's machine is moved by an hour: what is shown, and what keeps its order."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridops.base.errors import Refusal
+from gridops.controller import views
+from tests.controller.fleet import Desk, profile
+
+HOUR_MS = 3_600_000
+
+
+def alarms(desk: Desk) -> dict[str, str]:
+    return {a.key: a.text for a in views.status(desk.controller.view()).alarms}
+
+
+def test_a_clock_that_was_set_back_is_shown_until_it_has_caught_up(desk: Desk) -> None:
+    desk.settle(3)
+    assert "clock" not in alarms(desk)
+    desk.clock.wall -= HOUR_MS
+    assert "60 min ahead of its machine's clock" in alarms(desk)["clock"]
+    desk.clock.pass_by(HOUR_MS // 2)
+    assert "60 min ahead" in alarms(desk)["clock"], "a difference stays what it is while both go on"
+    desk.clock.wall += HOUR_MS
+    assert "clock" not in alarms(desk)
+
+
+def test_a_restart_after_the_clock_was_put_right_says_so_too(desk: Desk) -> None:
+    desk.clock.wall += HOUR_MS
+    desk.settle(3)
+    desk.clock.wall -= HOUR_MS
+    desk.restart()
+    assert "ahead of its machine's clock" in alarms(desk)["clock"]
+
+
+def test_plans_keep_their_order_through_a_clock_that_goes_back(desk: Desk) -> None:
+    desk.settle(3)
+    first = desk.proposal()
+    desk.clock.wall -= HOUR_MS
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle(3)
+    second = desk.proposal()
+    assert second.decisions_digest != first.decisions_digest
+    assert second.id > first.id
+    assert second.created_ms > first.created_ms
+
+
+def test_a_leap_forwards_silences_no_host_and_expires_an_approval(desk: Desk) -> None:
+    desk.settle(3)
+    waits = desk.proposal()
+    approval = desk.fleet.approval(waits, desk.now)
+    desk.clock.wall += HOUR_MS
+    document = views.status(desk.controller.view())
+    assert all(host.heard for host in document.hosts)
+    with pytest.raises(Refusal) as refused:
+        desk.ask("apply", plan=waits.id, approvals=(approval,))
+    assert refused.value.code == "GO413", "it was for ten minutes, and an hour has passed"
+    desk.apply()
