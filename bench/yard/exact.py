@@ -195,6 +195,7 @@ def solve(
         warm = list(model.solver.getSolution().col_value)
         answer.placed = model.placed(warm)
         answer.stages.append(Stage(round(value + base[number], 3), round(bound + base[number], 3), round(taken, 2)))
-        slack = 1e-6 if number == 0 else 1e-4 * max(1.0, abs(value))
+        # Weights are whole numbers: half of one keeps the next stage at this value and lets its start point in.
+        slack = 0.5 if number == 0 else 1e-4 * max(1.0, abs(value))
         model.solver.addConstr(objective <= value + slack)
     return answer
