@@ -5,7 +5,8 @@ are judged in controller time, which is that of the last fresh directive plus mo
 only before the first one. Time never goes back: what was heard is a floor, durable through `floor_ms`, and only a new
 controller epoch (a rotated key) takes it away, because a thief could have pushed it into the future.
 
-The controller's core uses `Pulse`: which heartbeats are newer, and whether two agents share one key.
+The controller's core uses `Pulse`: which heartbeats are newer, and whether two agents share one key; and `is_of_now`:
+whether a heartbeat can be older than this controller, since what was recorded before it began proves nothing.
 Nothing here reads a clock; readings arrive as arguments.
 """
 
@@ -20,7 +21,7 @@ from gridops.base.ids import Digest, HostId
 from gridops.base.record import digest_of, record
 from gridops.base.units import render_instant, render_ms
 from gridops.protocol.alarm import Alarm, alarm
-from gridops.protocol.messages import Directive, Heartbeat
+from gridops.protocol.messages import Directive, Heartbeat, Term
 
 
 @record
@@ -140,6 +141,16 @@ class Pulse:
     straggler: Run | None = None
     heard_ms: int = 0
     """The latest of our own words that the host has repeated: what repeats an earlier one is older."""
+
+
+def is_of_now(heartbeat: Heartbeat, term: Term, *, first: bool) -> bool:
+    """Whether this was surely said after the controller with this term began.
+
+    Each start of a controller takes a higher term, and a host repeats only a term that it was told. So the first
+    heartbeat after a restart proves nothing yet, and the one that follows its answer, half a second later, does.
+    `first`: nothing was ever heard of this host before this controller began, so there is nothing old to repeat.
+    """
+    return heartbeat.term.rank >= term.rank or (first and heartbeat.term.rank == (0, 0))
 
 
 def beat(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:

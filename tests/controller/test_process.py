@@ -74,7 +74,7 @@ def test_killed_between_any_two_steps_it_repeats_no_effect(watch: Watch) -> None
     beating(watch, lambda: scope(watch).get("proposal"))
     watch.kill()  # a proposal waits
     watch.start()
-    beating(watch, lambda: scope(watch).get("proposal"))
+    beating(watch, lambda: watch.http.get("/readyz").status_code == 200)
     assert apply(watch)["applied"]
     watch.kill()  # the target is set, nothing was sent
     watch.start()

@@ -15,7 +15,7 @@ from gridops.base.ids import HostId
 from gridops.protocol import fresh
 from gridops.protocol.alarm import Alarm
 from gridops.protocol.fresh import Pulse, Session
-from gridops.protocol.messages import Directive, Heartbeat
+from gridops.protocol.messages import Directive, Heartbeat, Term
 from tests.protocol import build
 from tests.protocol.build import FLEET, HOST, MINUTE, NOW
 
@@ -189,3 +189,21 @@ def test_runs_that_are_remembered_are_bounded() -> None:
         assert not isinstance(judged, Alarm)
         pulse = judged[0]
     assert len(pulse.runs) == limits.BOOTS_KEPT
+
+
+TERMS: dict[str, tuple[Term, Term, bool, bool]] = {
+    "our own term": (Term(epoch=1, counter=4), Term(epoch=1, counter=4), False, True),
+    "the term before": (Term(epoch=1, counter=3), Term(epoch=1, counter=4), False, False),
+    "the term before, of a new host": (Term(epoch=1, counter=3), Term(epoch=1, counter=4), True, False),
+    "an older epoch with a higher counter": (Term(epoch=1, counter=9), Term(epoch=2, counter=4), False, False),
+    "a higher term": (Term(epoch=1, counter=5), Term(epoch=1, counter=4), False, True),
+    "no term yet, of a new host": (Term(epoch=0, counter=0), Term(epoch=1, counter=4), True, True),
+    "no term yet, of a known host": (Term(epoch=0, counter=0), Term(epoch=1, counter=4), False, False),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TERMS))
+def test_only_what_repeats_our_term_is_surely_of_now(name: str) -> None:
+    theirs, ours, first, expected = TERMS[name]
+    heartbeat = replace(said("a", 1), term=theirs)
+    assert fresh.is_of_now(heartbeat, ours, first=first) is expected

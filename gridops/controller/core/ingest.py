@@ -21,7 +21,7 @@ from gridops.controller.core.state import State
 from gridops.model.snapshot import HostReport, HostState
 from gridops.protocol import outbox as ob
 from gridops.protocol.alarm import Alarm
-from gridops.protocol.fresh import Pulse, beat
+from gridops.protocol.fresh import Pulse, beat, is_of_now
 from gridops.protocol.messages import Grant, Heartbeat, Receipt
 from gridops.protocol.outbox import Outbox
 
@@ -40,7 +40,7 @@ class Said:
 
     rows: tuple[r.Row, ...]
     heard: Heard | None
-    """None: nothing newer than what is known."""
+    """None: nothing newer than what is known, or nothing that must be of now (`fresh.is_of_now`)."""
     pulse: Pulse
     refusal: Refusal | None = None
     """The heartbeat is an old one: it is not answered, and counts only for telling two agents apart."""
@@ -70,9 +70,19 @@ def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequenc
     for item in sorted(signed, key=lambda s: s.receipt.rseq) if ready else ():
         outbox = _receipt(state, outbox, item, rows)
     rows.extend(_terms(state, soft, heartbeat))
+    if not _of_now(state, soft, host_key, heartbeat):
+        # It is answered, and its next word will do: until then the host is silent, not lost.
+        return Said(tuple(rows), None, pulse)
     if host in state.hosts and state.hosts[host].written_off_ms is not None:
         rows.append(r.HostBack(host=host))
     return Said(tuple(rows), _heard(soft, heartbeat, now_ms), pulse)
+
+
+def _of_now(state: State, soft: Soft, host_key: str, heartbeat: Heartbeat) -> bool:
+    """A recorded heartbeat, played to a controller that has just started, must not pass for a living host."""
+    book = state.hosts.get(heartbeat.host)
+    new = book is None or book.outbox.host_key != host_key or book.seen_ms >= soft.started_ms
+    return state.term is None or is_of_now(heartbeat, state.term, first=new and state.rebuilt_ms is None)
 
 
 def due(state: State, host: HostId, now_ms: int) -> tuple[Grant, ...]:

@@ -58,7 +58,9 @@ def recovering(state: State, soft: Soft, roster: Roster, now_ms: int) -> tuple[H
     has merely not heard yet would move everything (A-338). It waits a moment for those that a commit has just
     admitted, too: several hosts admitted together are planned for together, not one proposal after the other.
     And a journal that has no memory of an admitted host (a rebuild, a lost file) waits until that host has surely
-    tried again: it may run what no document knows, and what is planned without it would be moved or doubled.
+    tried again: it may run what no document knows, and what is planned without it would be moved or doubled. A laptop
+    is waited for like any other: nothing in the files says that it sleeps now, and 35 seconds after a rebuild harm
+    nobody, since hosts keep alive what they run.
     """
     beat = roster.desired.planning.heartbeat
     restarted = now_ms - soft.started_ms < beat.recovery_grace_ms
@@ -66,7 +68,9 @@ def recovering(state: State, soft: Soft, roster: Roster, now_ms: int) -> tuple[H
     waited = {host for host, book in state.hosts.items() if restarted and book.written_off_ms is None}
     waited |= {host for host, since_ms in soft.joined.items() if now_ms - since_ms < joining_ms}
     if now_ms - soft.started_ms < max(beat.recovery_grace_ms, FORGOTTEN_MS):
-        waited |= {host for host in roster.keys if host not in state.hosts and host not in soft.joined}
+        # Its first word makes it known, and only the one after our answer is of now (`ingest`): it is waited for until then.
+        known = {host for host, book in state.hosts.items() if book.seen_ms < soft.started_ms}
+        waited |= {host for host in roster.keys if host not in known and host not in soft.joined}
     return tuple(host for host in sorted(waited) if roster.admitted(host) and host not in soft.hosts)
 
 
