@@ -6,11 +6,12 @@ answer is an error to show, not a reason to forget what was accepted.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 
 from gridops.base import limits
-from gridops.base.errors import BadSetup, Failed
+from gridops.base.errors import BadSetup, Failed, GridopsError
 from gridops.base.ids import CommitId
 from gridops.controller.core.intend import Found
 from gridops.files.git import Checkout
@@ -19,6 +20,9 @@ from gridops.files.tree import Tree
 from gridops.model.fleet import FleetSettings
 
 ROOTS = "policies/trust/root/"
+MODE_FILE = "policies/mode.yaml"
+LOOK_BACK = 4_096
+"""So far back along the branch's own line is looked for the commit that took a file away."""
 FETCH_TIMEOUT_S = 60.0
 _ROOT = re.compile(r"policies/trust/root/([1-9][0-9]{0,4})\.json")
 
@@ -74,10 +78,40 @@ def read(checkout: Checkout, commit: CommitId, after: CommitId | None) -> Found:
         intent=intent,
         problems=tuple(str(p) for p in checked.problems if p.severity == "error"),
         mode=mode,
+        mode_gone=None if mode is not None else _mode_gone(checkout, commit),
         drains=drains,
         roots=root_texts(tree),
         descends=after is None or checkout.is_ancestor(after, commit),
     )
+
+
+def _mode_gone(checkout: Checkout, commit: CommitId) -> CommitId | None:
+    """Who took the mode file away. That nobody can say must never keep the commit, which tightens, from counting."""
+    with contextlib.suppress(GridopsError):
+        return last_change(checkout, commit, MODE_FILE)
+    return None
+
+
+def last_change(checkout: Checkout, commit: CommitId, path: str) -> CommitId | None:
+    """The commit of the branch's own line that last touched a path; None where it lies too far back.
+
+    Whether the path differs from n commits ago is asked in doubling steps, then by halves: few questions, however
+    long the history is. A path that came and went again between two steps is taken for one that was away all along.
+    """
+
+    def differs(back: int) -> bool:
+        older = checkout.resolve(f"{commit}~{back}")
+        return older is None or path in checkout.changed(older, commit)
+
+    near, far = 0, 1
+    while not differs(far):
+        near, far = far, far * 2
+        if far > LOOK_BACK:
+            return None
+    while far - near > 1:
+        middle = (near + far) // 2
+        near, far = (near, middle) if differs(middle) else (middle, far)
+    return checkout.resolve(f"{commit}~{near}")
 
 
 def root_texts(tree: Tree) -> tuple[str, ...]:

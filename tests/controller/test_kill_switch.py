@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from gridops.base.errors import Refusal
+from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import ProfileName, ReplicaId
 from gridops.controller import views
 from gridops.controller.core import rows as r
 from gridops.controller.core.modes import drains, permitted
 from gridops.controller.core.rights import still_right
+from gridops.files.git import Checkout
 from gridops.model.plan import Cause, CauseKind, DecisionKind
 from gridops.model.policy import Mode
 from gridops.protocol import outbox as ob
@@ -336,4 +337,58 @@ def test_a_displacing_target_goes_on_while_the_consent_stands(fleet: Fleet) -> N
         desk.beat()
         desk.controller.reconcile(DEFAULT)
     assert [k for _, k, _ in desk.executed()] == ["load", "warm"]
+    desk.controller.close()
+
+
+def test_the_alarm_of_a_missing_mode_file_names_the_commit_that_took_it_away(fleet: Fleet) -> None:
+    """Whatever was committed before and after, and whether or not this controller saw that commit itself."""
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
+    for number in range(5):
+        fleet.commit({f"profiles.d/p{number}.yaml": profile(f"p{number}", 0)})
+    desk = Desk(fleet)
+
+    def alarm() -> str:
+        return str(desk.state.alarms["mode_file"].text)
+
+    broken = desk.commit({"policies/mode.yaml": "kind: ["})
+    assert f"since {broken[:8]}" in alarm()
+    taken = fleet.commit({"policies/mode.yaml": None})
+    for number in range(6):
+        fleet.commit({f"profiles.d/q{number}.yaml": profile(f"q{number}", 0)})
+    desk.look()
+    assert f"since {taken[:8]}" in alarm()
+    rows = desk.controller.view().rows
+    desk.commit({"profiles.d/last.yaml": profile("last", 0)})
+    assert f"since {taken[:8]}" in alarm()
+    assert desk.controller.view().rows == rows + 1, "the same fault is said once"
+    desk.commit({"policies/mode.yaml": AUTOMATIC})
+    assert "mode_file" not in desk.state.alarms
+    desk.controller.close()
+
+
+def test_a_repository_that_never_had_a_mode_file_names_its_first_commit(fleet: Fleet) -> None:
+    fleet.begin()
+    fleet.git("rm", "-q", "policies/mode.yaml")
+    fleet.git("commit", "-q", "--amend", "-m", "begin")
+    first = fleet.git("rev-parse", "HEAD")
+    fleet.commit({"profiles.d/more.yaml": profile("more", 0)})
+    desk = Desk(fleet)
+    assert f"since {first[:8]}" in desk.state.alarms["mode_file"].text
+    desk.controller.close()
+
+
+def test_a_commit_without_a_mode_file_counts_although_nobody_can_say_who_took_it(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history that cannot be read keeps nothing from getting tighter."""
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
+    desk = Desk(fleet)
+
+    def broken(self: Checkout, older: str, newer: str) -> tuple[str, ...]:
+        raise Failed("bad object")
+
+    monkeypatch.setattr(Checkout, "changed", broken)
+    taken = desk.commit({"policies/mode.yaml": None})
+    assert mode_now(desk) is Mode.RECOMMEND
+    assert f"since {taken[:8]}" in desk.state.alarms["mode_file"].text
     desk.controller.close()

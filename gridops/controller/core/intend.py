@@ -40,6 +40,8 @@ class Found:
     """Texts of the root documents from 1 on, in order, as far as they are there."""
     descends: bool = True
     """It follows the commit accepted before."""
+    mode_gone: CommitId | None = None
+    """The commit that took the mode file away or made it unreadable, where there is none; None where nobody can say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,13 @@ def _refused(found: Found, problems: list[str]) -> r.IntentRefused:
 
 def _mode_alarm(state: State, found: Found) -> tuple[r.Row, ...]:
     if found.mode is None:
-        if MODE in state.alarms:
+        standing = state.alarms.get(MODE)
+        if standing is not None and found.mode_gone is None:
             return ()
-        text = f"policies/mode.yaml is missing or unreadable in {found.commit[:8]}: nothing is looser than recommend"
-        return (r.AlarmRaised(key=MODE, text=text),)
+        since = (found.mode_gone or found.commit)[:8]
+        text = f"policies/mode.yaml is missing or unreadable since {since}: nothing is looser than recommend"
+        # A file that was unreadable first and is gone now is another fault: the alarm names who caused it.
+        return (r.AlarmRaised(key=MODE, text=text),) if standing is None or standing.text != text else ()
     return (r.AlarmCleared(key=MODE),) if MODE in state.alarms else ()
 
 
