@@ -202,6 +202,23 @@ def test_what_is_being_started_is_not_given_up(fleet: Fleet) -> None:
     desk.controller.close()
 
 
+def test_a_transfer_that_outlasts_its_authority_is_decided_anew_when_it_ends_and_not_before(fleet: Fleet) -> None:
+    fleet.begin(**{"profiles.d/coder.yaml": HERE})
+    desk = Desk(fleet)
+    desk.settle(2)
+    fleet.agents["alpha"].room.slow.add("load")
+    desk.apply()
+    desk.settle(3)
+    desk.clock.pass_by(DAY_MS)
+    desk.settle(3)
+    assert candidate(desk) == []
+    fleet.agents["alpha"].finish("load")
+    desk.settle(3)
+    (decision,) = desk.proposal().to_do
+    assert decision.cause.detail.startswith("start on alpha: it was decided and never done")
+    desk.controller.close()
+
+
 def test_a_silent_host_is_not_taken_for_one_that_lost_its_process(fleet: Fleet) -> None:
     desk = serving(fleet)
     loses(desk)
