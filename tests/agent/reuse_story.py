@@ -69,8 +69,8 @@ def take_over(agent: Agent, site: Site, body: Digest, real: bool) -> subprocess.
 
 async def kept_alive(agent: Agent, site: Site, body: Digest, restarts: int) -> None:
     watch = asyncio.ensure_future(agent.effects.watch())
-    await until(lambda: held_of(agent, body).restarts == restarts, 15, "keep-alive")
-    await until(lambda: held_of(agent, body).state is ResidencyState.READY, 30, "the new engine")
+    await until(lambda: held_of(agent, body).restarts == restarts, "keep-alive")
+    await until(lambda: held_of(agent, body).state is ResidencyState.READY, "the new engine")
     watch.cancel()
     assert site.processes() == [pid_of(agent, body)], "one engine, no second one"
 

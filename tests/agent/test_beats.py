@@ -126,7 +126,7 @@ async def talking(desk: Desk) -> AsyncIterator[Agent]:
         desk.site.config = replace(desk.site.config, controller=url)
         async with desk.site.agent() as agent:
             agent._loops = [asyncio.ensure_future(w) for w in (agent._beat_on(), agent.effects.watch())]
-            await until(lambda: bool(desk.beats), 5, "a heartbeat")
+            await until(lambda: bool(desk.beats), "a heartbeat")
             yield agent
 
 
@@ -134,10 +134,10 @@ async def test_a_command_travels_over_tls_and_its_receipt_comes_back(desk: Desk)
     async with talking(desk) as agent:
         body = desk.site.body(desk.site.warm())
         desk.grants = [desk.site.grant(body)]
-        await until(lambda: 1 in desk.receipts, 15, "the receipt")
+        await until(lambda: 1 in desk.receipts, "the receipt")
         assert desk.receipts[1].outcome is Outcome.SUCCEEDED
         assert desk.receipts[1].body == digest_of(body)
-        await until(lambda: desk.beats[-1].inventory.residencies[0].state is ResidencyState.READY, 3)
+        await until(lambda: desk.beats[-1].inventory.residencies[0].state is ResidencyState.READY)
         last = desk.beats[-1]
         assert (last.head.seq, last.receipt_head, last.open) == (1, 1, ())
         assert last.inventory.endpoint == agent._endpoint
@@ -151,17 +151,17 @@ async def test_receipts_are_repeated_until_they_are_acknowledged(desk: Desk) -> 
     async with talking(desk) as agent:
         desk.changes = {"acked_rseq": 0}
         desk.grants = [desk.site.grant(desk.site.body(desk.site.load()))]
-        await until(lambda: 1 in desk.receipts, 10)
+        await until(lambda: 1 in desk.receipts)
         desk.receipts.clear()
-        await until(lambda: 1 in desk.receipts, 3, "the receipt again")
+        await until(lambda: 1 in desk.receipts, "the receipt again")
         desk.changes = {}
-        await until(lambda: agent.memory.host.receipts.acked == 1, 3)
+        await until(lambda: agent.memory.host.receipts.acked == 1)
 
 
 async def test_without_a_controller_what_runs_is_kept_alive_and_stays_so_after_a_restart(desk: Desk) -> None:
     async with talking(desk) as agent:
         desk.grants = [desk.site.grant(desk.site.body(desk.site.warm()))]
-        await until(lambda: 1 in desk.receipts, 15)
+        await until(lambda: 1 in desk.receipts)
         keys = agent.front.table.keys
         assert keys
     async with desk.site.agent() as agent:  # nobody listens at the controller's address any more
@@ -170,8 +170,8 @@ async def test_without_a_controller_what_runs_is_kept_alive_and_stays_so_after_a
         assert agent.front.table.keys == keys, "clients get in by the last word"
         old = pid_of(agent, body)
         os.kill(old, signal.SIGKILL)
-        await until(lambda: agent.memory.host.held[body].restarts == 1, 5)
-        await until(lambda: agent.memory.host.held[body].state is ResidencyState.READY, 10)
+        await until(lambda: agent.memory.host.held[body].restarts == 1)
+        await until(lambda: agent.memory.host.held[body].state is ResidencyState.READY)
         assert "does not answer" in agent._talk
         assert not agent.hours.fresh()
 
@@ -179,7 +179,7 @@ async def test_without_a_controller_what_runs_is_kept_alive_and_stays_so_after_a
 async def test_a_host_that_is_not_admitted_waits_and_does_nothing(desk: Desk) -> None:
     desk.admitted = False
     async with talking(desk) as agent:
-        await until(lambda: agent._talk.startswith("pending"), 3)
+        await until(lambda: agent._talk.startswith("pending"))
         assert agent.memory.host.last_word.keys == ()
 
 
@@ -213,7 +213,7 @@ async def test_an_hour_between_the_clocks_is_no_reason_to_stop(desk: Desk) -> No
     desk.site.offset_ms = 3_600_000
     async with talking(desk) as agent:
         desk.grants = [desk.site.grant(desk.site.body(desk.site.load()))]
-        await until(lambda: 1 in desk.receipts, 10)
+        await until(lambda: 1 in desk.receipts)
         assert desk.receipts[1].outcome is Outcome.SUCCEEDED
         assert abs(agent.hours.now_ms() - wall_ms() - 3_600_000) < 5_000
 
@@ -257,7 +257,7 @@ async def test_a_host_without_its_memory_hears_the_controller_and_takes_no_comma
     async with talking(desk) as agent:
         desk.grants = [desk.site.grant(desk.site.body(desk.site.load()))]
         seen = len(desk.beats)
-        await until(lambda: len(desk.beats) >= seen + 3, 5, "more heartbeats")
+        await until(lambda: len(desk.beats) >= seen + 3, "more heartbeats")
         last = desk.beats[-1]
         assert last.inventory.state is HostState.UNHEALTHY
         assert any(alarm.startswith("ledger_damaged") for alarm in last.alarms)

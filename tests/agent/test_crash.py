@@ -60,7 +60,7 @@ async def recovered(site: Site) -> str:
     async with site.agent() as agent:
         watch = asyncio.ensure_future(agent.effects.watch())
         site.seq, site.head = agent.memory.host.fence.head.seq, agent.memory.host.fence.head.body
-        await until(lambda: not agent.memory.host.commands, 15, "every command to have its receipt")
+        await until(lambda: not agent.memory.host.commands, "every command to have its receipt")
         host = agent.memory.host
         assert open_heads(host.fence) == ()
         assert [r.seq for r in host.receipts.kept] == list(range(1, site.seq + 1)), "one receipt for each command"
@@ -69,7 +69,7 @@ async def recovered(site: Site) -> str:
         for body, held in host.held.items():
             found = held.state.value
             if held.state is ResidencyState.WARMING:
-                await until(partial(is_ready, agent, body), 15, "keep-alive")
+                await until(partial(is_ready, agent, body), "keep-alive")
             if before:
                 assert pid_of(agent, body) in before, "a living engine is adopted, never doubled"
             assert len(site.processes()) <= 1

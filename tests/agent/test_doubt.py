@@ -115,7 +115,7 @@ async def test_a_reused_pid_is_never_signalled_and_the_engine_counts_as_dead(sit
         with stranger() as other:
             pretend(agent, site, warmed, replace(handle, pid=other.pid))
             watch = asyncio.ensure_future(agent.effects.watch())
-            await until(lambda: held_of(agent, warmed).restarts == 1, 5, "keep-alive")
+            await until(lambda: held_of(agent, warmed).restarts == 1, "keep-alive")
             await until(lambda: held_of(agent, warmed).state is ResidencyState.READY)
             assert other.poll() is None
             watch.cancel()
@@ -153,13 +153,14 @@ async def test_a_doubt_that_passes_brings_the_residency_back(site: Site, monkeyp
         warmed = await command(agent, site, site.warm())
         await receipt(agent, warmed)
         pid = pid_of(agent, warmed)
+        await agent.effects.settled()  # until the start is over the watch leaves this one alone
         with monkeypatch.context() as blind:
             blind.setattr(Linux, "environment", lambda self, pid: None)
             blind.setattr("gridops_agent.supervise.DOUBT_LOOKS", 1)
             await agent.effects.look()
             assert (held_of(agent, warmed).state, held_of(agent, warmed).code) == (ResidencyState.FAILED, "not_ours")
         await agent.effects.look()
-        await until(lambda: held_of(agent, warmed).state is ResidencyState.READY, 5)
+        await until(lambda: held_of(agent, warmed).state is ResidencyState.READY)
         assert pid_of(agent, warmed) == pid
 
 
@@ -206,8 +207,7 @@ async def test_a_process_is_in_the_ledger_before_anything_waits_for_it(site: Sit
     never_ready(site)
     async with site.agent() as agent:
         warmed = await command(agent, site, site.warm())
-        await until(lambda: bool(site.processes()))
-        await asyncio.sleep(0.3)
+        await until(lambda: warmed in agent.memory.host.held and held_of(agent, warmed).handle is not None)
         ledger = Ledger.look(site.config.ledger)
         held = ledger.load("look").held[warmed]
         ledger.close()

@@ -81,8 +81,8 @@ async def test_an_engine_that_is_killed_is_started_again_by_its_own_host(site: S
         generation = agent.memory.host.generation()
         first = pid_of(agent, warmed)
         os.kill(first, signal.SIGKILL)
-        await until(lambda: held_of(agent, warmed).state is not READY, 2, "the death to be seen")
-        await until(lambda: held_of(agent, warmed).state is READY, 15, "the restart")
+        await until(lambda: held_of(agent, warmed).state is not READY, "the death to be seen")
+        await until(lambda: held_of(agent, warmed).state is READY, "the restart")
         held = held_of(agent, warmed)
         assert pid_of(agent, warmed) != first
         assert held.restarts == 1
@@ -109,8 +109,8 @@ async def test_a_fault_of_ours_while_keeping_alive_is_one_failed_start_and_not_t
         monkeypatch.setattr(agent._artifacts, "locate", locate)
         watch = asyncio.ensure_future(agent.effects.watch())
         os.kill(first, signal.SIGKILL)
-        await until(lambda: held_of(agent, warmed).state is not READY, 2, "the death to be seen")
-        await until(lambda: held_of(agent, warmed).state is READY, 15, "the restart")
+        await until(lambda: held_of(agent, warmed).state is not READY, "the death to be seen")
+        await until(lambda: held_of(agent, warmed).state is READY, "the restart")
         assert held_of(agent, warmed).restarts == 2
         watch.cancel()
 
@@ -121,10 +121,10 @@ async def test_restarts_end_when_the_policy_is_used_up_and_the_residency_says_so
         warmed = await command(agent, site, site.warm(restart=Restart(max=1, per_ms=600_000, backoff_ms=50)))
         await receipt(agent, warmed)
         for _ in range(2):
-            await until(lambda: held_of(agent, warmed).state is READY, 15, "ready")
+            await until(lambda: held_of(agent, warmed).state is READY, "ready")
             os.kill(pid_of(agent, warmed), signal.SIGKILL)
-            await until(lambda: held_of(agent, warmed).state is not READY, 3, "the death to be seen")
-        await until(lambda: held_of(agent, warmed).state is ResidencyState.FAILED, 3, "giving up")
+            await until(lambda: held_of(agent, warmed).state is not READY, "the death to be seen")
+        await until(lambda: held_of(agent, warmed).state is ResidencyState.FAILED, "giving up")
         held = held_of(agent, warmed)
         assert held.code == "start_failed"
         assert held.detail is not None
@@ -155,7 +155,7 @@ async def test_what_died_while_the_agent_was_away_is_kept_alive_when_it_is_back(
     os.kill(pid, signal.SIGKILL)
     async with site.agent() as agent:
         watch = asyncio.ensure_future(agent.effects.watch())
-        await until(lambda: held_of(agent, warmed).state is READY, 15, "the restart")
+        await until(lambda: held_of(agent, warmed).state is READY, "the restart")
         assert pid_of(agent, warmed) != pid
         assert held_of(agent, warmed).restarts == 1
         watch.cancel()

@@ -21,7 +21,7 @@ from gridops.base.errors import Failed
 from gridops_agent.core.state import Handle
 from gridops_agent.platform import here
 from gridops_agent.supervise import COOKIE, Proof, Spawn, Supervisor, tail, trim_log
-from tests.agent.site import until
+from tests.agent.site import PATIENCE_S, until
 
 BODY = digest_bytes(b"body" + os.urandom(8))
 """Of this run alone: a cookie is looked for among all processes, and other runs of these tests have theirs."""
@@ -69,7 +69,7 @@ def open_files(pid: int) -> set[str]:
 
 
 async def until_file(path: Path) -> str:
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE_S
     while not path.exists() or not path.read_text():
         assert time.monotonic() < end
         await asyncio.sleep(0.02)
@@ -167,8 +167,7 @@ async def test_orphans_of_a_killed_leader_are_found_by_their_cookie(supervisor: 
     handle = await start(supervisor, tmp_path, *argv)
     orphan = int(await until_file(tmp_path / "pids"))
     os.kill(handle.pid, signal.SIGKILL)
-    await asyncio.sleep(0.05)
-    assert supervisor.prove(BODY, handle) is Proof.GONE
+    await until(lambda: supervisor.prove(BODY, handle) is Proof.GONE, "the end of the leader")
     assert [p.pid for p in supervisor.members(BODY, handle)] == [orphan]
     assert (await supervisor.stop(BODY, handle, QUICK)).gone
     now = here().process(orphan)
@@ -181,10 +180,12 @@ async def test_a_zombie_that_nobody_reaps_counts_as_gone(tmp_path: Path) -> None
     handle = await start(started, tmp_path)
     adopted = Supervisor(here(), tmp_path)
     os.kill(handle.pid, signal.SIGKILL)
-    await asyncio.sleep(0.1)
-    seen = here().process(handle.pid)
-    assert seen is not None
-    assert seen.zombie
+
+    def dead() -> bool:
+        seen = here().process(handle.pid)
+        return seen is not None and seen.zombie
+
+    await until(dead, "a zombie")
     assert adopted.prove(BODY, handle) is Proof.GONE
     assert (await adopted.stop(BODY, handle, QUICK)).gone
     assert started.prove(BODY, handle) is Proof.GONE
@@ -227,7 +228,7 @@ async def test_an_engine_gets_a_small_environment_and_no_open_file_of_ours(
     assert seen[COOKIE] == BODY
     assert "A_SECRET" not in seen
     # A program that has just started still opens and closes its libraries; a descriptor of ours would stay for good.
-    await until(lambda: open_files(handle.pid) == {"/dev/null", str(tmp_path / "log")}, 10, "no file but its own")
+    await until(lambda: open_files(handle.pid) == {"/dev/null", str(tmp_path / "log")}, "no file but its own")
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
     assert (await supervisor.stop(BODY, handle, QUICK)).gone
 
