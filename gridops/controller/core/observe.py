@@ -68,7 +68,7 @@ def recovering(state: State, soft: Soft, roster: Roster, now_ms: int) -> tuple[H
     waited = {host for host, book in state.hosts.items() if restarted and book.written_off_ms is None}
     waited |= {host for host, since_ms in soft.joined.items() if now_ms - since_ms < joining_ms}
     if now_ms - soft.started_ms < max(beat.recovery_grace_ms, FORGOTTEN_MS):
-        # Its first word makes it known, and only the one after our answer is of now (`ingest`): it is waited for until then.
+        # Its first word makes it known, and only the one after our answer is of now (`ingest`): until then it waits.
         known = {host for host, book in state.hosts.items() if book.seen_ms < soft.started_ms}
         waited |= {host for host in roster.keys if host not in known and host not in soft.joined}
     return tuple(host for host in sorted(waited) if roster.admitted(host) and host not in soft.hosts)
