@@ -156,6 +156,7 @@ def dump_line(document: Any) -> str:
 
 def write_file(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        # As on stdout: the name of a file may hold bytes that are no text.
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise Failed(f"{path}: cannot be written: {error.strerror}") from error

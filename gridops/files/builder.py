@@ -54,7 +54,8 @@ class Builder:
                     style = event.style or ""
                     node = Scalar(event.value, style, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
                     if style == '"' or self._covered or event.anchor is not None or event.tag:
-                        self._unusual(event, node)
+                        self._put(self._unusual(event, node))
+                        continue
                     self._put(node)
                 elif kind is yaml.MappingStartEvent:
                     start = event.start_mark
@@ -82,12 +83,17 @@ class Builder:
             self.problems.append(error(codes.SEVERAL_DOCUMENTS, spot, "a second document begins", hint))
             raise _Stop
 
-    def _unusual(self, event: Any, node: Scalar) -> None:
+    def _unusual(self, event: Any, node: Scalar) -> Scalar | Hole:
+        """The node, or a hole in its place when its text cannot be taken at all."""
         if self._covered:
             node.value = node.value.replace(COVER, ":")
         self._decorated(event, node)
         if node.style == '"' and UNSEEN.search(node.value):
-            self._report(codes.ODD_CHARACTER, node, "the text holds an invisible or control character")
+            self._report(
+                codes.ODD_CHARACTER, node, "the text holds an invisible or control character", "write it without"
+            )
+            return Hole(node.line, node.column, node.end_line, node.end_column)
+        return node
 
     def _open(self, event: Any, node: Map | Seq) -> None:
         if event.anchor is not None or event.tag:
@@ -96,7 +102,7 @@ class Builder:
         self._stack.append(node)
         self._keys.append(None)
         if len(self._stack) > limits.YAML_DEPTH:
-            self._too_much(node, f"nested deeper than {limits.YAML_DEPTH} levels")
+            self._too_much(node, f"nested deeper than {limits.YAML_DEPTH} levels", "no file needs that")
 
     def _close(self, event: Any) -> None:
         node = self._stack.pop()
@@ -108,7 +114,9 @@ class Builder:
     def _alias(self, event: Any) -> None:
         start, end = event.start_mark, event.end_mark
         node = Hole(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-        self._report(codes.ANCHOR, node, f"alias `*{brief(event.anchor)}`", "write the value out")
+        if not (self._keys and isinstance(self._keys[-1], Hole)):
+            # What stands at a refused key, such as `<<`, goes away with it.
+            self._report(codes.ANCHOR, node, f"alias `*{brief(event.anchor)}`", "write the value out")
         self._put(node)
 
     def _decorated(self, event: Any, node: Node) -> None:
@@ -160,7 +168,7 @@ class Builder:
                 codes.DUPLICATE_KEY,
                 self.source.place(key, since=since),
                 f"field `{brief(key.value)}` is given twice",
-                "YAML tools disagree about which one counts",
+                "remove one: YAML tools disagree about which one counts",
                 related=(Related(self.source.place(first.key), "first here"),),
                 fix=self._same_twice(parent, first, key, value),
             )
@@ -178,6 +186,6 @@ class Builder:
     def _report(self, code: Code, node: Node, message: str, hint: str = "") -> None:
         self.problems.append(error(code, self.source.place(node), message, hint))
 
-    def _too_much(self, node: Node, message: str) -> None:
-        self._report(codes.TOO_LARGE, node, message)
+    def _too_much(self, node: Node, message: str, hint: str = "") -> None:
+        self._report(codes.TOO_LARGE, node, message, hint)
         raise _Stop

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gridops.base.codes import registry
 from gridops.base.limits import PROBLEMS_SHOWN
 from gridops.files.diagnose import Line, Place, Problem
 
@@ -75,6 +76,9 @@ def draw(problem: Problem, *, width: int = WIDTH, paint: Paint = PLAIN) -> str:
             lines += [_bar(gutter, paint), _arrow(":::", place, gutter, paint)]
             label = _Label(place.line, place.column, place.length, related.label, "-")
             lines += _piece({n.number: n for n in place.lines}, [label], _Frame(gutter, width, paint), notes)
+    if not problem.hint and problem.fix is None:
+        # Nobody is left with a complaint alone: what the code says in general is said where nothing closer is known.
+        notes.append(registry()[problem.code].remedy)
     if problem.fix is not None:
         mark = "[*]" if problem.fix.safe else "[ ]"
         notes.append(

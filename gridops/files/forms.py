@@ -12,7 +12,7 @@ from gridops.base.codes import sense as sense_codes
 from gridops.base.windows import WeeklyTimes, parse_weekly
 from gridops.files.diagnose import brief
 from gridops.files.nodes import Map, Node, Scalar
-from gridops.files.reader import BAD, Reader
+from gridops.files.reader import BAD, Reader, wrong_shape
 from gridops.files.scalars import FREE_TEXT, Int, Pattern, Share, Text, scalar
 from gridops.files.shape import Block, Shape
 
@@ -149,7 +149,7 @@ class NumberOrBlock(Shape):
         if isinstance(node, Scalar):
             value = self.number.read(node, reader)
             return BAD if value is BAD else self.short(value)
-        return self.block.read(node, reader)
+        return wrong_shape(node, reader, f"expected {self.word}")
 
     def build(self, value: Any, reader: Reader) -> Any:
         return value if isinstance(value, dict) else self.block.build(value, reader)

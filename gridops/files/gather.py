@@ -27,8 +27,9 @@ from gridops.files.yamlish import parse
 
 DEFAULT_SCOPE = ScopeName("default")
 _HEADER = ("apiVersion", "kind")
+_OURS = API_VERSION.partition("/")[0] + "/"
 _IGNORED = ("policies/trust/",)
-_LOOKS_LIKE_INTENT = (".yml", ".json", ".toml")
+_LOOKS_LIKE_INTENT = (".yml", ".yaml", ".json", ".toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +70,47 @@ def gather(tree: Tree, only: Iterable[str] | None = None) -> Gathered:
     found.trust_roots = tuple(p for p in paths if p.startswith("policies/trust/root/"))
     for path in paths[: limits.FILES]:
         before = len(found.problems)
-        name = path.rsplit("/", 1)[-1]
+        folder, _, name = path.rpartition("/")
         if path.startswith(_IGNORED) or name.startswith("."):
+            continue
+        if ".yaml" in folder and (named := _named_like_a_file(folder)) is not None:
+            found.problems.append(_unreadable(named, "it is a folder"))
             continue
         if name.endswith(".yaml"):
             found.files += 1
             _file(found, tree, path)
             _bound(found, before, path)
-        elif name.endswith(_LOOKS_LIKE_INTENT):
+        elif name.lower().endswith(_LOOKS_LIKE_INTENT):
             spot = Source(path, ()).spot(1, 1)
-            found.problems.append(warning(codes.EXTENSION, spot, "the file will not be read", "only *.yaml is"))
+            hint = "only *.yaml is: rename it, or move it away"
+            found.problems.append(warning(codes.EXTENSION, spot, "the file will not be read", hint))
+        elif "." not in name:
+            _door(found, tree, path)
     if len(paths) > limits.FILES:
         spot = Source(paths[limits.FILES], ()).spot(1, 1)
         found.problems.append(error(codes.TOO_LARGE, spot, f"more than {limits.FILES} files"))
     return found
+
+
+def _named_like_a_file(folder: str) -> str | None:
+    """The outermost folder of a path that is called as only files may be."""
+    parts = folder.split("/")
+    at = next((n for n, part in enumerate(parts, start=1) if part.endswith(".yaml")), None)
+    return None if at is None else "/".join(parts[:at])
+
+
+def _unreadable(path: str, why: str) -> Problem:
+    return error(codes.UNREADABLE, Source(path, ()).spot(1, 1), f"the file cannot be read: {why}")
+
+
+def _door(found: Gathered, tree: Tree, path: str) -> None:
+    """A link or a submodule may lead to a folder of files that somebody believes to be read."""
+    try:
+        tree.read(path)
+    except OSError as failure:
+        spot, why = Source(path, ()).spot(1, 1), failure.strerror or str(failure)
+        hint = "if it leads to files that declare something, put them here"
+        found.problems.append(warning(codes.EXTENSION, spot, f"nothing behind it is read: {why}", hint))
 
 
 def _bound(found: Gathered, before: int, path: str) -> None:
@@ -98,9 +126,7 @@ def _file(found: Gathered, tree: Tree, path: str) -> None:
     try:
         raw = tree.read(path)
     except OSError as failure:
-        why = failure.strerror or str(failure)
-        spot = Source(path, ()).spot(1, 1)
-        found.problems.append(error(codes.UNREADABLE, spot, f"the file cannot be read: {why}"))
+        found.problems.append(_unreadable(path, failure.strerror or str(failure)))
         return
     parsed = parse(path, raw)
     reader = Reader(parsed.source, found.problems, len(found.problems))
@@ -143,12 +169,12 @@ def _kind(root: Map, reader: Reader) -> Kind | None:
             error(codes.HEADER, reader.source.spot(line, 1), f"the file lacks {what}", hint, fix=fix)
         )
     if version is not None and not _is(version.value, API_VERSION):
-        _unknown(version.value, "apiVersion", (API_VERSION,), reader)
+        _unknown(version.value, "apiVersion", (API_VERSION,), API_VERSION, reader)
     if named is None:
         return expected
     if isinstance(named.value, Scalar) and named.value.value in KINDS:
         return KINDS[named.value.value]
-    _unknown(named.value, "kind", tuple(KINDS), reader)
+    _unknown(named.value, "kind", tuple(KINDS), expected.name if expected else " or ".join(KINDS), reader)
     return None
 
 
@@ -165,12 +191,13 @@ def _is(node: Node, text: str) -> bool:
     return isinstance(node, Scalar) and node.value == text
 
 
-def _unknown(node: Node, what: str, known: tuple[str, ...], reader: Reader) -> None:
+def _unknown(node: Node, what: str, known: tuple[str, ...], here: str, reader: Reader) -> None:
+    """A word of the header that means nothing to us; `here` is what belongs at this path."""
     if not isinstance(node, Scalar) or node.is_null:
-        wrong_shape(node, reader, f"expected {what}: {known[0]}")
+        wrong_shape(node, reader, f"expected {what}: {here}")
         return
-    close = near.nearest(node.value, known) or (known[0] if len(known) == 1 else None)
-    hint = f"did you mean `{close}`?" if close else ""
+    close = near.nearest(node.value, known) or (here if node.value.startswith(_OURS) else None)
+    hint = f"did you mean `{close}`?" if close else f"expected `{here}`"
     fix = Fix(f"change to `{close}`", (replace(node, close),)) if close else None
     notes = (f"{what} is one of: {', '.join(known)}",)
     reader.error(codes.UNKNOWN_KIND, node, f"unknown {what} `{brief(node.value)}`", hint, notes=notes, fix=fix)
@@ -227,4 +254,5 @@ def _once(shelf: dict[str, Declared], made: Declared, code: Code, what: str) -> 
     first = shelf.setdefault(made.name, made)
     if first is not made:
         related = (Related(first.source.place(first.read.anchor), "first here"),)
-        made.reader.error(code, made.read.anchor, f"{what} `{made.name}` is declared twice", related=related)
+        message, hint = f"{what} `{made.name}` is declared twice", "remove one, or give it another name"
+        made.reader.error(code, made.read.anchor, message, hint, related=related)

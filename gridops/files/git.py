@@ -13,7 +13,7 @@ from gridops.base import limits
 from gridops.base.errors import Failed, Unreachable
 from gridops.base.ids import CommitId
 from gridops.files.git_run import GitDir, ask, clean, failed, first_line, head_of, open_dir, run
-from gridops.files.tree import FOLDERS
+from gridops.files.tree import A_LINK, FOLDERS
 
 FETCH_TIMEOUT_S = 60.0
 _FETCHED = "refs/gridops/fetched/"
@@ -48,7 +48,7 @@ class CommitTree:
         if entry is None:
             raise FileNotFoundError(path)
         if entry.mode in (_LINK, _MODULE):
-            raise OSError("a symlink" if entry.mode == _LINK else "a submodule")
+            raise OSError(A_LINK if entry.mode == _LINK else "it is a submodule, and submodules are not read")
         if entry.size > limits.YAML_FILE_BYTES:
             return head_of(self.where, "cat-file", "blob", entry.oid, size=limits.YAML_FILE_BYTES + 1)
         if path not in self._contents:

@@ -14,6 +14,7 @@ from gridops.files.secrets import looks_secret
 
 SECRET_CHARS: Final = 16
 """Anything shorter is no secret worth the name."""
+_FORMS: Final = {Map: "a map", Seq: "a list", Scalar: "one value"}
 BAD: Final = object()
 """Answer of a shape for a node that it has reported."""
 
@@ -69,5 +70,5 @@ def wrong_shape(node: Node, reader: Reader, message: str, fix: Fix | None = None
     if isinstance(node, Scalar) and node.is_null:
         reader.error(codes.NO_VALUE, node, "the field has no value", message)
     elif not isinstance(node, Hole):
-        reader.error(codes.WRONG_SHAPE, node, message, fix=fix)
+        reader.error(codes.WRONG_SHAPE, node, message, f"{_FORMS[type(node)]} stands here", fix=fix)
     return BAD

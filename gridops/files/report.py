@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gridops.base.codes import registry
 from gridops.base.limits import ANNOTATIONS, SNIPPET_CHARS
 from gridops.files.diagnose import Fix, Place, Problem
 
@@ -36,6 +37,7 @@ def diagnostic(problem: Problem) -> dict[str, Any]:
         **_place(problem.place),
         "related": [{"message": r.label, **_place(r.place)} for r in problem.related],
         "fix": _fix(problem.fix),
+        "remedy": registry()[problem.code].remedy,
         "help": f"gridops rule {problem.code}",
     }
 
@@ -75,7 +77,8 @@ def annotate(problems: Iterable[Problem]) -> list[str]:
 
 
 def _annotation(problem: Problem) -> str:
-    parts = (problem.message, problem.hint, *problem.notes)
+    general = () if problem.hint or problem.fix is not None else (registry()[problem.code].remedy,)
+    parts = (problem.message, problem.hint, *problem.notes, *general)
     text = "\n".join(part for part in parts if part)
     where = f"file={_property(problem.file)},line={problem.line},col={problem.column}"
     return f"::{problem.severity} {where},title={problem.code}::{_text(text)}"

@@ -23,6 +23,8 @@ from gridops.files.reader import BAD, Reader, is_secret, replace, wrong_shape
 from gridops.files.shape import Shape
 
 TEXT_MAX = 2_000
+_QUOTES = "\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb"
+"""Quotes of word processors: to YAML they are letters."""
 FREE_TEXT = ["string", "number", "boolean"]
 """JSON types of a value that we read as text: editors see `zone: 7` as a number and it is welcome."""
 
@@ -76,9 +78,16 @@ class Name(Shape):
         return found.value
 
     def _refuse(self, node: Scalar, reader: Reader) -> None:
-        lower = node.value.lower().replace(" ", "-")
-        hint = f"did you mean `{lower}`?" if ids.is_name(lower) else "lower-case letters, digits, `-`, `.`, `_`"
-        reader.error(codes.BAD_NAME, node, f"`{brief(node.value)}` cannot name {units.article(self.what)}", hint)
+        lower = node.value.strip(_QUOTES).lower().replace(" ", "-")
+        odd = next((c for c in lower if not c.isascii()), None)
+        hint = "lower-case letters, digits, `-`, `.`, `_`; a letter or digit first; at most 63"
+        if ids.is_name(lower):
+            hint = f"did you mean `{lower}`?"
+        elif odd is not None:
+            # It may look like a letter that is allowed.
+            hint = f"U+{ord(odd):04X} is none of: lower-case letters a-z, digits, `-`, `.`, `_`"
+        said = f"`{brief(node.value)}`" if node.value else "an empty text"
+        reader.error(codes.BAD_NAME, node, f"{said} cannot name {units.article(self.what)}", hint)
 
     def export(self) -> dict[str, Any]:
         return {"type": ["string", "number"], "pattern": f"^{ids.NAME.pattern}$"}
@@ -226,10 +235,11 @@ class Quantity(Shape):
     def _refuse(self, node: Scalar, why: str, reader: Reader) -> None:
         match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z/]+)\s*", node.value)
         unit = self.slips.get(match.group(2).lower()) if match else None
-        if match is None or unit is None:
-            reader.error(self.code, node, why.replace(node.value, brief(node.value)) if node.value else why)
+        text = match.group(1) + unit.removeprefix("?") if match is not None and unit is not None else ""
+        if unit is None or isinstance(_cached(self.parse, text), str):
+            hint = f"expected {self.word}" if "expected" not in why and "needs" not in why else ""
+            reader.error(self.code, node, why.replace(node.value, brief(node.value)) if node.value else why, hint)
             return
-        text = match.group(1) + unit.removeprefix("?")
         safe = not unit.startswith("?")
         title = f"write `{text}`" if safe else f"write `{text}`, if that is what you mean"
         fix = Fix(title, (replace(node, text),), safe=safe)

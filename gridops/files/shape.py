@@ -241,7 +241,7 @@ class ListOf(Shape):
         self.item = item
         self.ordered = ordered
         self.filled = filled
-        self.word = f"a list, such as [{item.word}]"
+        self.word = f"a list; each item is {item.word}"
 
     def read(self, node: Node, reader: Reader) -> Any:
         if isinstance(node, Scalar) and not node.is_null and not node.style:

@@ -6,6 +6,7 @@ suspicion: links are not followed, fifos and devices are not opened, and no more
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from gridops.base.limits import YAML_FILE_BYTES
 
 FOLDERS = ("fleet.d", "policies", "profiles.d")
 """The only folders that hold intent."""
+A_LINK = "it is a link, and links are not followed"
 
 
 class Tree(Protocol):
@@ -62,7 +64,7 @@ class WorkingTree:
                     if entry.name.startswith("."):
                         continue
                     path = f"{folder}/{entry.name}"
-                    if entry.is_dir(follow_symlinks=False):
+                    if entry.is_dir(follow_symlinks=False) and not entry.name.endswith(".yaml"):
                         pending.append(path)
                     else:
                         found.append(path)
@@ -70,10 +72,16 @@ class WorkingTree:
 
     def read(self, path: str) -> bytes:
         # O_NONBLOCK: opening a fifo must not wait for a writer that never comes.
-        handle = os.open(self.root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise OSError("not a regular file")
+            handle = os.open(self.root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as failure:
+            if failure.errno == errno.ELOOP:
+                raise OSError(A_LINK) from failure
+            raise
+        try:
+            mode = os.fstat(handle).st_mode
+            if not stat.S_ISREG(mode):
+                raise OSError("it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file")
             return _read_up_to(handle, YAML_FILE_BYTES + 1)
         finally:
             os.close(handle)

@@ -38,6 +38,10 @@ _BEGAN = {
 }
 _INNER_COLON = re.compile(r"""(?<=[^\s"'\]}]):(?=[^\s,\[\]{}])""")
 """A colon inside a word: text in YAML 1.2 (`{at: 09:12:00}`), refused inside braces by the C parser, which is older."""
+_ODD_SPACE = "\u00a0\u1680\u2000-\u200d\u202f\u205f\u2060\u3000"
+_ODD_INDENT = re.compile(f"(?m)^[ \t]*([{_ODD_SPACE}])")
+"""Spaces that are none to YAML: they would become part of the first word."""
+_CONFLICT = re.compile(r"(?:<{7}|={7}|>{7}|\|{7})(?: .*)?")
 _HINTS = {
     "mapping values are not allowed": "a value that contains `: ` needs quotes",
     "cannot start any token": "a value that begins with this character needs quotes",
@@ -76,7 +80,8 @@ def parse(file: str, raw: bytes, *, pure: bool = False) -> Parsed:
             failure = refused
             continue
         if builder.root is None and not builder.problems:
-            builder.problems.append(error(codes.EMPTY_FILE, source.spot(1, 1), "the file says nothing"))
+            hint = "write what it declares, or delete it"
+            builder.problems.append(error(codes.EMPTY_FILE, source.spot(1, 1), "the file says nothing", hint))
         return Parsed(source, builder.root, builder.problems)
     if failure is not None:
         problems.append(_syntax(source, failure))
@@ -100,7 +105,8 @@ def _decode(file: str, raw: bytes) -> tuple[Source, str | None, list[Problem]]:
     empty = Source(file, ())
     if len(raw) > limits.YAML_FILE_BYTES:
         bound = limits.YAML_FILE_BYTES >> 20
-        return empty, None, [error(codes.TOO_LARGE, empty.spot(1, 1), f"the file is larger than {bound} MiB")]
+        hint = "split it: every *.yaml in the folder is read"
+        return empty, None, [error(codes.TOO_LARGE, empty.spot(1, 1), f"the file is larger than {bound} MiB", hint)]
     problems: list[Problem] = []
     try:
         text = raw.decode("utf-8")
@@ -112,13 +118,32 @@ def _decode(file: str, raw: bytes) -> tuple[Source, str | None, list[Problem]]:
         fix = Fix("remove the mark", ())
         problems.append(error(codes.BOM, source.spot(1, 1), "the file begins with a byte order mark", fix=fix))
     source = Source(file, _lines(text))
-    found = UNSEEN.search(text)
-    if found is None:
-        return source, text, problems
-    line, column = position(text, found.start())
-    name = f"U+{ord(found.group()[0]):04X}"
-    problems.append(error(codes.ODD_CHARACTER, source.spot(line, column), f"character {name} may not stand in a file"))
-    return source, None, problems
+    odd = [_odd(source, text, at) for at in _unseen(text)]
+    return source, None if odd else text, problems + odd
+
+
+def _unseen(text: str) -> Iterator[int]:
+    """Offsets of characters that show something else than they are: the first of each line."""
+    line_end = -1
+    for found in UNSEEN.finditer(text):
+        if found.start() > line_end:
+            yield found.start()
+            line_end = text.find("\n", found.start())
+            if line_end < 0:
+                break
+    if not text.isascii():
+        yield from (found.start(1) for found in _ODD_INDENT.finditer(text))
+
+
+def _odd(source: Source, text: str, at: int) -> Problem:
+    line, column = position(text, at)
+    name = f"U+{ord(text[at]):04X}"
+    message, hint = f"character {name} may not stand in a file", "delete it and type the text again"
+    if text[at] == "\r":
+        message, hint = "a carriage return stands alone", "let lines end with LF, or with CR LF"
+    elif re.match(f"[{_ODD_SPACE}]", text[at]):
+        message, hint = f"character {name} is used for indentation", "use spaces"
+    return error(codes.ODD_CHARACTER, source.spot(line, column), message, hint)
 
 
 def position(text: str, offset: int) -> tuple[int, int]:
@@ -136,7 +161,7 @@ def _not_utf8(file: str, raw: bytes, failure: UnicodeDecodeError) -> Problem:
     source = Source(file, _lines(raw.decode("utf-8", errors="replace").replace("\x00", "\ufffd")))
     what = "the file is UTF-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "the file is not UTF-8"
     byte = f"byte 0x{raw[failure.start]:02x} is not part of a character"
-    return error(codes.BAD_UTF8, source.spot(line, column), what, byte)
+    return error(codes.BAD_UTF8, source.spot(line, column), f"{what}: {byte}", "save it as UTF-8")
 
 
 def _c_events(text: str) -> Iterator[Any]:
@@ -155,6 +180,10 @@ def _syntax(source: Source, failure: YAMLError) -> Problem:
         return error(codes.SYNTAX, source.spot(1, 1), f"not YAML: {str(failure).splitlines()[0]}")
     line = min(mark.line + 1, max(len(source.lines), 1))
     column = mark.column + 1 if line == mark.line + 1 else len(source.line(line)) + 1
+    conflict = next((n for n, text in enumerate(source.lines, start=1) if _CONFLICT.fullmatch(text)), None)
+    if conflict is not None:
+        spot = source.spot(conflict, 1, length=7)
+        return error(codes.SYNTAX, spot, "not YAML: a merge conflict was left here", "keep one side, remove the marks")
     tab = _indenting_tab(source, line)
     if tab is not None:
         return error(codes.TAB, source.spot(tab[0], tab[1]), "tab used for indentation", "use spaces")
@@ -165,6 +194,9 @@ def _syntax(source: Source, failure: YAMLError) -> Problem:
         label = next((word for part, word in _BEGAN.items() if part in (failure.context or "")), "began here")
         related = (Related(source.spot(began.line + 1, began.column + 1), label),)
     hint = next((text for part, text in _HINTS.items() if part in problem), "")
+    if "mapping values are not allowed" in problem and ":" not in source.line(line)[: column - 1]:
+        # The first colon of its line is no part of a value: the line stands deeper than the map that it belongs to.
+        hint = _HINTS["expected key"]
     return error(codes.SYNTAX, source.spot(line, column), f"not YAML: {problem}", hint, related=related)
 
 

@@ -25,6 +25,27 @@ SCHEMA: dict[str, Row] = {
     "version of another age": Row(
         changed(MODE, "gridops/v1", "gridops/v9"), c.UNKNOWN_KIND, f"{MODE}:1:13", "gridops/v1", fix="gridops/v1\n"
     ),
+    "manifest of another product": Row(
+        changed(MODE, "gridops/v1", "apps/v1"), c.UNKNOWN_KIND, f"{MODE}:1:13", "expected `gridops/v1`"
+    ),
+    "kind that is a list": Row(
+        changed(MODE, "kind: Mode", "kind: [Mode]"), c.WRONG_SHAPE, f"{MODE}:2:7", "expected kind: Mode"
+    ),
+    "list instead of a number or a map": Row(
+        changed(PROFILE, "{min: 1, max: 2}", "[1, 2]"), c.WRONG_SHAPE, f"{PROFILE}:4:11", "or a map of fields"
+    ),
+    "name in look-alike letters": Row(
+        changed(PROFILE, "name: coder", "name: \u0441oder"), c.BAD_NAME, f"{PROFILE}:3:7", "U+0441 is none of"
+    ),
+    "name in typographic quotes": Row(
+        changed(PROFILE, "name: coder", "name: \u201ccoder\u201d"), c.BAD_NAME, f"{PROFILE}:3:7", "did you mean `coder`"
+    ),
+    "name that is empty": Row(
+        changed(PROFILE, "name: coder", "name: ''"), c.BAD_NAME, f"{PROFILE}:3:7", "an empty text"
+    ),
+    "ending in capitals": Row(
+        {**GOOD, "profiles.d/CHAT.YAML": "x"}, c.EXTENSION, "profiles.d/CHAT.YAML:1:1", "rename it", severity="warning"
+    ),
     "field misspelt": Row(
         changed(HOSTS, "memory: 256GiB", "memmory: 256GiB"),
         c.UNKNOWN_FIELD,

@@ -29,6 +29,26 @@ TEXT: dict[str, Row] = {
     "escaped control character": Row(
         changed(MODE, "recommend", 'observe\n    reason: "a\\x1b[2J"'), c.ODD_CHARACTER, f"{MODE}:6:13"
     ),
+    "escaped half of a character in a name": Row(
+        changed(PROFILE, "engine: llama.cpp", 'engine: "\\ud800"'),
+        c.ODD_CHARACTER,
+        f"{PROFILE}:10:13",
+        "write it without",
+    ),
+    "lone carriage returns": Row(
+        raw(MODE, GOOD[MODE].replace("\n", "\r").encode()), c.ODD_CHARACTER, f"{MODE}:1:23", "lines end with LF"
+    ),
+    "no-break space as indentation": Row(
+        changed(MODE, "  default:", "\u00a0 default:"), c.ODD_CHARACTER, f"{MODE}:4:1", "U+00A0 is used for indentation"
+    ),
+    "a merge conflict": Row(
+        changed(
+            MODE, "    mode: recommend\n", "<<<<<<< ours\n    mode: recommend\n=======\n    mode: observe\n>>>>>>> x\n"
+        ),
+        c.SYNTAX,
+        f"{MODE}:5:1",
+        "keep one side",
+    ),
     "bracket not closed": Row(added(MODE, TOP_MODE + "scopes: [\n"), c.SYNTAX, f"{MODE}:4:1", "not closed"),
     "quote not closed": Row(added(MODE, TOP_MODE + 'default: "observe\n'), c.SYNTAX, f"{MODE}:4:1", "quote"),
     "colon inside a plain value": Row(
@@ -36,6 +56,12 @@ TEXT: dict[str, Row] = {
     ),
     "indentation off by one": Row(
         changed(MODE, "    mode: recommend", "    mode: recommend\n   reason: x"), c.SYNTAX, f"{MODE}:6:4"
+    ),
+    "indentation deeper than that of the neighbours": Row(
+        changed(MODE, "    mode: recommend", "    mode: recommend\n     reason: x"),
+        c.SYNTAX,
+        f"{MODE}:6:12",
+        "neighbours",
     ),
     "tab in front": Row(changed(MODE, "  default:", "\tdefault:"), c.TAB, f"{MODE}:4:1", "spaces"),
     "field twice": Row(
@@ -52,6 +78,7 @@ TEXT: dict[str, Row] = {
     ),
     "anchor": Row(changed(MODE, "recommend", "&m recommend"), c.ANCHOR, f"{MODE}:5:11", "&m"),
     "alias": Row(appended(MODE, "default: *m\n"), c.ANCHOR, f"{MODE}:6:10", "*m"),
+    "merge key with an alias": Row(changed(MODE, "    mode", "    <<: *m\n    mode"), c.MERGE_KEY, f"{MODE}:5:5"),
     "merge key": Row(changed(MODE, "    mode", "    <<: {reason: x}\n    mode"), c.MERGE_KEY, f"{MODE}:5:5"),
     "tag": Row(changed(MODE, "recommend", "!!str recommend"), c.TAG, f"{MODE}:5:11", "!!str"),
     "two documents": Row(appended(MODE, "---\nkind: Mode\n"), c.SEVERAL_DOCUMENTS, f"{MODE}:6:1"),
@@ -59,8 +86,15 @@ TEXT: dict[str, Row] = {
     "too large": Row(raw(MODE, b"# " + b"x" * (1 << 20)), c.TOO_LARGE, f"{MODE}:1:1", "MiB"),
     "yaml 1.1 directive": Row({**GOOD, MODE: "%YAML 1.1\n---\n" + GOOD[MODE]}, c.DIRECTIVE, f"{MODE}:1:1"),
     "list as key": Row(changed(MODE, "    mode", "    ? [a]\n    : b\n    mode"), c.ODD_KEY, f"{MODE}:5:7"),
-    "comments only": Row(added(MODE, "# nothing here yet\n"), c.EMPTY_FILE, f"{MODE}:1:1"),
+    "comments only": Row(added(MODE, "# nothing here yet\n"), c.EMPTY_FILE, f"{MODE}:1:1", "or delete it"),
+    "nothing at all": Row(raw(MODE, b""), c.EMPTY_FILE, f"{MODE}:1:1", "or delete it"),
     "size without a unit": Row(changed(HOSTS, "256GiB", "256"), c.UNIT, f"{HOSTS}:8:33", "GiB"),
+    "size beyond every bound, in a known unit": Row(
+        changed(HOSTS, "256GiB", "99999999999999TiB"), c.UNIT, f"{HOSTS}:8:33", "too large"
+    ),
+    "size beyond every bound, in the words of kubernetes": Row(
+        changed(HOSTS, "256GiB", "99999999999999Ti"), c.UNIT, f"{HOSTS}:8:33", "is not a size"
+    ),
     "size in decimal units": Row(changed(HOSTS, "256GiB", "256GB"), c.UNIT, f"{HOSTS}:8:33", "did you mean `256GiB`"),
     "size in the words of kubernetes": Row(
         changed(HOSTS, "256GiB", "256Gi"), c.UNIT, f"{HOSTS}:8:33", "`256GiB`", fix="256GiB"

@@ -51,6 +51,28 @@ def test_a_good_repository_is_quiet_on_stdout(call: Call, root: Path) -> None:
     assert "0 errors, 0 warnings." in answer.err
 
 
+def test_a_file_whose_name_is_no_text_is_reported_in_every_form(call: Call, root: Path, tmp_path: Path) -> None:
+    with open(os.fsencode(root) + b"/profiles.d/\xff.yaml", "w", encoding="utf-8") as file:
+        file.write("x: [\n")
+    for form in ("text", "json", "jsonl", "github"):
+        assert "profiles.d/\\udcff.yaml" in _bytes(call("-C", root, "validate", "-o", form).out)
+        answer = call("-C", root, "validate", "-o", f"{form}={tmp_path / 'out'}")
+        assert answer.code == 3, answer.err
+        assert "profiles.d/\\udcff.yaml" in (tmp_path / "out").read_text(encoding="utf-8")
+
+
+def _bytes(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def test_what_to_do_is_said_where_nothing_closer_is_known(call: Call, root: Path) -> None:
+    (root / HOSTS).write_text(GOOD[HOSTS].replace("memory: 256GiB", "memory: 256"))
+    remedy = registry()["GO112"].remedy
+    assert f"   = {remedy}\n" in call("-C", root, "validate").out
+    assert f"%0A{remedy}\n" in call("-C", root, "validate", "-o", "github").out
+    assert call("-C", root, "validate", "-o", "json").json["diagnostics"][0]["remedy"] == remedy
+
+
 def test_findings_go_to_stdout_and_the_summary_to_stderr(call: Call, broken: Path) -> None:
     answer = call("-C", broken, "validate")
     assert answer.code == 3

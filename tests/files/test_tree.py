@@ -54,6 +54,30 @@ def test_a_link_is_refused_and_not_followed(root: Path) -> None:
     assert [(p.code, p.file) for p in found.problems] == [("GO116", MODE)]
 
 
+def test_a_link_is_called_a_link_in_a_work_tree_and_what_it_leads_to_is_not_read(root: Path) -> None:
+    for name, to in (("loop.yaml", "loop.yaml"), ("gone.yaml", "nowhere"), ("inside.yaml", "coder.yaml")):
+        (root / "profiles.d" / name).symlink_to(to)
+    found = check(WorkingTree(root))
+    assert [p.code for p in found.problems] == ["GO116"] * 3
+    assert {p.message for p in found.problems} == {"the file cannot be read: it is a link, and links are not followed"}
+
+
+def test_a_linked_folder_is_said_not_to_be_read(root: Path) -> None:
+    (root / "profiles.d/shared").symlink_to("../fleet.d")
+    found = check(WorkingTree(root))
+    assert [(p.code, p.severity, p.file) for p in found.problems] == [("GO217", "warning", "profiles.d/shared")]
+    assert found.files == len(GOOD)
+
+
+def test_a_folder_named_like_a_file_is_refused_alike_by_every_tree(root: Path) -> None:
+    (root / "profiles.d/x.yaml/deep").mkdir(parents=True)
+    (root / "profiles.d/x.yaml/deep/y.yaml").write_text("nonsense")
+    for tree in (WorkingTree(root), MemoryTree({**GOOD, "profiles.d/x.yaml/deep/y.yaml": "nonsense"})):
+        assert [(p.code, p.file, p.message) for p in check(tree).problems] == [
+            ("GO116", "profiles.d/x.yaml", "the file cannot be read: it is a folder")
+        ]
+
+
 def test_a_fifo_is_refused_and_nobody_waits(root: Path) -> None:
     (root / MODE).unlink()
     os.mkfifo(root / MODE)
