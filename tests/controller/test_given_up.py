@@ -219,6 +219,26 @@ def test_a_transfer_that_outlasts_its_authority_is_decided_anew_when_it_ends_and
     desk.controller.close()
 
 
+def test_a_success_that_no_report_shows_yet_is_not_taken_for_a_loss(fleet: Fleet) -> None:
+    """It was started by itself, the mode is `recommend` now, and what the host reports lags behind its receipt."""
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC, "profiles.d/coder.yaml": HERE})
+    desk = Desk(fleet)
+    agent = fleet.agents["alpha"]
+    agent.room.slow.add("warm")
+    desk.settle(8)
+    assert ("warm", "coder/1") in agent.executed
+    lagging = agent.inventory()
+    agent.finish("warm")
+    agent.inventory = lambda: lagging  # type: ignore[method-assign]
+    desk.commit({"policies/mode.yaml": mode("{mode: recommend}")})
+    desk.settle(4)
+    assert candidate(desk) == []
+    desk.clock.pass_by(120_000)
+    desk.settle(2)
+    assert candidate(desk) == [("place", "coder/1")], "after two minutes the report alone counts"
+    desk.controller.close()
+
+
 def test_a_silent_host_is_not_taken_for_one_that_lost_its_process(fleet: Fleet) -> None:
     desk = serving(fleet)
     loses(desk)

@@ -18,7 +18,7 @@ from gridops.controller.core.rights import Rights, may_start
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import Attempt, HostBook
-from gridops.model.plan import Assignment, Cause, CauseKind, Change, DecisionKind
+from gridops.model.plan import Assignment, Cause, CauseKind, Change
 from gridops.model.snapshot import LIVE_STATES, HostReport, Ownership, Residency, ResidencyState
 from gridops.planner.world import GivenUp
 from gridops.protocol import outbox as ob
@@ -73,13 +73,8 @@ def _unseen(rights: Rights, soft: Soft, held: HostBook, a: Assignment) -> bool:
 
 
 def _too_soon(rights: Rights, replica: ReplicaId) -> bool:
-    """It was started again lately. A question that people have before them is not taken back for that."""
-    waits = rights.book.proposal
-    asked = waits is not None and any(
-        d.kind is DecisionKind.PLACE and d.replica == replica and any(c.new == AGAIN for c in d.changes)
-        for d in waits.plan.to_do
-    )
-    return not asked and rights.now_ms < rights.book.again.get(replica, Attempt()).wait_until_ms
+    """It was started again, or came back by itself, a short while ago."""
+    return rights.now_ms < rights.book.again.get(replica, Attempt()).wait_until_ms
 
 
 def _words(rights: Rights, held: HostBook, a: Assignment, failed: Residency | None) -> tuple[Cause, Change]:
