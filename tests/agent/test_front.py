@@ -408,7 +408,8 @@ async def test_more_slow_senders_than_the_front_takes_are_refused_at_once(
         await asyncio.gather(*slow)
 
 
-async def test_who_leaves_waits_for_no_body_that_has_not_arrived(site: Site) -> None:
+async def test_who_leaves_waits_for_no_body_that_has_not_arrived(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FRONT_BODY_MS", 3_600_000)
     async with echo() as (port, seen), front_alone(site, Table((route(port),), KEYS)) as (front, http):
         left = asyncio.Event()
         slow = asyncio.ensure_future(drip(http, left))
