@@ -6,6 +6,7 @@ It is a property of hosts and rules alone: whether a host has room is `place`'s 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +28,7 @@ class Starts:
     def fastest_ms(self, profile: Profile, taken: Sequence[HostId]) -> int:
         """Load and warm time on the fastest host. `taken`: hosts of the profile's replicas, one entry each."""
         most = profile.max_per_host
-        full = {h for h in taken if most is not None and taken.count(h) >= most}
+        full = {h for h, n in Counter(taken).items() if most is not None and n >= most}
         timing = profile.timing
         best: int | None = None
         for config in profile.configs:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridops.base.ids import HostId
-from gridops.model.forecast import Band, Evidence, ProfileForecast
-from gridops.model.plan import Plan
+from gridops.base.ids import HostId, ReplicaId
+from gridops.model.forecast import Band, Evidence, Forecast, ProfileForecast
 from gridops.model.profile import PlacementRules, Profile
+from gridops.planner.draft import Draft, Item, begin
+from gridops.planner.gather import gather
 from gridops.planner.harm import Harm
-from tests.planner.fleet import NOW, Fleet, config, host, profile, seats
+from gridops.planner.order import stakes
+from gridops.planner.place import place
+from gridops.planner.seats import Seats
+from gridops.planner.targets import choose
+from gridops.planner.world import look
+from tests.planner.fleet import NOW, Fleet, config, host, profile
 from tests.planner.test_targets_forecast import entry, expect, planned
 
 MINUTE = 60_000
@@ -25,13 +31,28 @@ def model(name: str, least: int = 0, most: int = 4, **more: Any) -> Profile:
     return profile(name, least, replicas_max=most, **more)
 
 
-def contest(*profiles: Profile, entries: tuple[ProfileForecast, ...], hosts: int = 1) -> Plan:
+@dataclass(frozen=True)
+class Given:
+    """Seats as they are given in order, before anybody rearranges them."""
+
+    draft: Draft
+    left: tuple[Item, ...]
+
+
+def given_seats(fleet: Fleet, forecast: Forecast | None) -> Given:
+    planned(fleet, forecast)
+    world = look(replace(fleet.inputs(), forecast=forecast))
+    draft = begin(world, choose(world, gather(world)))
+    return Given(draft, place(Seats(draft)))
+
+
+def contest(*profiles: Profile, entries: tuple[ProfileForecast, ...], hosts: int = 1) -> Given:
     fleet = Fleet(hosts=tuple(host(f"h{n}") for n in range(hosts)), profiles=profiles)
-    return planned(fleet, expect(*entries))
+    return given_seats(fleet, expect(*entries))
 
 
-def owners(made: Plan) -> list[str]:
-    return sorted(a.profile for a in made.placement)
+def owners(made: Given) -> list[str]:
+    return sorted(s.assignment.profile for s in made.draft.seats.values())
 
 
 URGENCIES = {
@@ -118,7 +139,7 @@ def test_demand_takes_turns_and_counts_what_each_has() -> None:
     fleet = Fleet(hosts=tuple(host(f"h{n}") for n in range(2)), profiles=(model("a", 2), model("z")))
     fleet = fleet.applied(planned(fleet, None))
     grown = fleet.but(hosts=tuple(host(f"h{n}") for n in range(4)), profiles=(model("a"), model("z")))
-    made = planned(grown, expect(entry(2, name="a", queue=9), entry(2, name="z")))
+    made = given_seats(grown, expect(entry(2, name="a", queue=9), entry(2, name="z")))
     assert owners(made) == ["a", "a", "z", "z"]
 
 
@@ -198,4 +219,36 @@ def test_harm_sorts_the_worst_first() -> None:
 
 def test_without_a_forecast_nothing_is_more_urgent_than_anything() -> None:
     fleet = Fleet(hosts=(host("h0"),), profiles=(model("a", 1), model("z", 1)))
-    assert list(seats(planned(fleet, None))) == ["a/1"]
+    assert list(given_seats(fleet, None).draft.seats) == ["a/1"]
+
+
+def test_stakes_rank_replicas_as_the_order_does() -> None:
+    """Baselines, then who is asked by how few it has, then harm; a correlation last."""
+    made = contest(
+        model("a", 1),
+        model("b"),
+        model("c"),
+        model("d"),
+        entries=(
+            entry(1, name="a", queue=9),
+            entry(1, name="b", queue=2),
+            entry(1, name="c", queue=3),
+            entry(1, name="d", evidence=Evidence.CORRELATED),
+        ),
+    )
+    draft = made.draft
+    everybody = [*draft.seats, *(i.replica for i in made.left)]
+    found = stakes(draft, everybody)
+    ranked = sorted(found, key=lambda r: (-found[r], r))
+    assert ranked[:6] == ["a/1", "c/1", "b/1", "a/2", "c/2", "b/2"]
+    assert all(found[ReplicaId(f"d/{n}")] < found[ReplicaId("b/2")] for n in (1, 2))
+    assert stakes(draft, everybody[::-1]) == found
+
+
+def test_who_stands_is_more_at_stake_than_who_is_new() -> None:
+    fleet = Fleet(hosts=tuple(host(f"h{n}") for n in range(3)), profiles=(model("a", 3),))
+    fleet = fleet.applied(planned(fleet, None))
+    shrunk = fleet.but(hosts=fleet.hosts[1:], profiles=(model("a"),))
+    draft = given_seats(shrunk, expect(entry(3, name="a"))).draft
+    found = stakes(draft, sorted({*draft.seats, *(i.replica for i in draft.items)}))
+    assert sorted(found, key=lambda r: -found[r]) == ["a/2", "a/3", "a/1", "a/4"]

@@ -131,6 +131,10 @@ def test_pressure_is_said_with_its_numbers() -> None:
     )
 
 
+def test_pressure_asks_for_one_beyond_the_baseline_too() -> None:
+    assert wanted(planned(standing(wide(2)), expect(entry(0.1, queue=2)))) == 3
+
+
 def test_pressure_before_anything_is_ready_asks_for_no_spare() -> None:
     """The queue in front of a model that still loads says only that it loads."""
     fleet = standing(wide())
@@ -145,7 +149,7 @@ def test_pressure_before_anything_is_ready_asks_for_no_spare() -> None:
     "pressed", [{"p95_ms": 60_000}, {"error_ppm": 300_000}, {"queue": 7}, {"queue": 3, "p95_ms": 6_000}]
 )
 @pytest.mark.parametrize("narrow", [1, 4])
-def test_the_same_pressure_grows_the_target_once(pressed: dict[str, int], narrow: int) -> None:
+def test_the_same_pressure_grows_the_target_once(pressed: dict[str, Any], narrow: int) -> None:
     """Fifty minutes of the same numbers, with each new replica counted; new ones may be narrower than the first."""
     configs = (config("q8", 18, lanes=4, backends=("rocm",)), config("q4", 18, lanes=narrow))
     want = wide(1, 40, configs=configs, max_per_host=1)
