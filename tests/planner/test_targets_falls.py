@@ -113,8 +113,23 @@ def test_fewer_by_the_file_is_laid_to_the_file() -> None:
 def test_a_renamed_profile_keeps_its_demand() -> None:
     fleet = aged(60)
     renamed = replace(wide(), name=ProfileName("n"), renamed_from=ProfileName("c"))
-    made = planned(fleet.but(profiles=(renamed,)), expect(entry(7.2)))
-    assert wanted(made, "n") == 4
+    made = planned(fleet.but(profiles=(renamed,)), expect(entry(11)))
+    assert wanted(made, "n") == 5
+
+
+def test_what_is_gone_with_its_host_is_not_kept() -> None:
+    """Nobody knows the demand: what stands is kept, and what was taken from us is not begun anew for it."""
+    fleet = aged(60)
+    assert wanted(planned(fleet.but(hosts=tuple(h for h in fleet.hosts if h.id != "h3")), expect())) == 3
+
+
+def test_one_whose_command_is_on_its_way_is_new_too() -> None:
+    fleet = aged(60).reporting("h3", residencies=())
+    low = expect(entry(1, watermarks=(at(0, 1),)))
+    assert fleet.parent is not None
+    assert wanted(planned(fleet, low)) == 4
+    old = replace(fleet.parent, created_ms=NOW - 5 * MINUTE)
+    assert wanted(planned(fleet.but(parent=old), low)) == 1
 
 
 def test_a_swing_of_demand_moves_nothing_to_and_fro() -> None:
