@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from bench.yard.cluster import (
     LISTS,
     Cluster,
+    Pod,
     Policy,
     arrivals,
     fill,
@@ -62,6 +63,17 @@ class Setting:
     def total(self) -> int:
         return total_gpu(self.hosts)
 
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """The list; for a sample of hosts the same share of it, at equal distances, because its order has a grain."""
+        listed = pods(self.name)
+        count = len(listed) * len(self.hosts) // len(machines())
+        return tuple(listed[n * len(listed) // count] for n in range(count))
+
+    @property
+    def arrivals(self) -> list[Pod]:
+        return arrivals(self.pods, self.total, self.shuffled)
+
     def orders(self) -> list[list[int]]:
         """The same hosts under other names."""
         found = []
@@ -87,7 +99,7 @@ def mean(values: Sequence[float]) -> str:
 
 
 def arrival_row(policy: str, setting: Setting) -> str:
-    given = arrivals(setting.name, setting.total, setting.shuffled)
+    given = setting.arrivals
     began = time.process_time()
     found = [fill(POLICIES[policy](order, setting.name), given, setting.total) for order in setting.orders()]
     cpu_s = (time.process_time() - began) / len(found)
@@ -95,7 +107,7 @@ def arrival_row(policy: str, setting: Setting) -> str:
 
 
 def departure_row(policy: str, setting: Setting, stretch: float) -> str:
-    given = pods(setting.name)
+    given = setting.pods
     runs = [turn_over(POLICIES[policy](o, setting.name), given, setting.total, stretch) for o in setting.orders()]
     served = mean([r.served_percent for r in runs])
     refused = statistics.fmean(r.refused for r in runs)
@@ -111,8 +123,8 @@ def table(chosen: argparse.Namespace) -> None:
             title = f"{name:11} {policy:20} {len(setting.hosts):5} hosts"
             if not chosen.departures:
                 print(title, arrival_row(policy, setting), flush=True)
-            elif pods(name)[-1].gone:
-                longer = stretch_to(pods(name), setting.total)
+            elif setting.pods[-1].gone:
+                longer = stretch_to(setting.pods, setting.total)
                 print(title, departure_row(policy, setting, 1.0), "(as recorded)", flush=True)
                 print(title, departure_row(policy, setting, longer), f"(stays x {longer:.0f})", flush=True)
 

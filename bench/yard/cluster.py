@@ -83,18 +83,18 @@ def total_gpu(order: Iterable[int]) -> int:
     return WHOLE * sum(machines()[n].gpus for n in order)
 
 
-def arrivals(name: str, total: int, shuffled: int | None = None) -> list[Pod]:
+def arrivals(listed: Sequence[Pod], total: int, shuffled: int | None = None) -> list[Pod]:
     """The list in its order, and from its beginning again, until ARRIVALS of the total has been asked for.
 
     `shuffled` is a seed: the authors' own experiments mix the list and draw what is missing.
     """
-    given, found, asked = list(pods(name)), list[Pod](), 0
+    given, found, asked = list(listed), list[Pod](), 0
     chance = random.Random(shuffled)
     if shuffled is not None:
         chance.shuffle(given)
     while asked < ARRIVALS * total:
         known = given if len(found) < len(given) or shuffled is None else None
-        pod = known[len(found) % len(given)] if known is not None else chance.choice(pods(name))
+        pod = known[len(found) % len(given)] if known is not None else chance.choice(listed)
         found.append(pod)
         asked += pod.demand
     return found

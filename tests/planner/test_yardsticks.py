@@ -200,12 +200,12 @@ def everybody(name: str) -> tuple[range, int, list[cluster.Pod]]:
     """All hosts, their GPUs, and arrivals mixed as in the published experiments."""
     order = range(len(cluster.machines()))
     total = cluster.total_gpu(order)
-    return order, total, cluster.arrivals(name, total, shuffled=42)
+    return order, total, cluster.arrivals(cluster.pods(name), total, shuffled=42)
 
 
 def test_pods_come_in_order_and_again_from_the_beginning() -> None:
     total = cluster.total_gpu(range(len(cluster.machines())))
-    listed, given = cluster.pods("default"), cluster.arrivals("default", total)
+    listed, given = cluster.pods("default"), cluster.arrivals(cluster.pods("default"), total)
     assert given[: len(listed)] == list(listed)
     assert given[len(listed)] == listed[0]
     asked = sum(p.demand for p in given)
@@ -215,7 +215,7 @@ def test_pods_come_in_order_and_again_from_the_beginning() -> None:
 def test_gridops_meets_the_same_arrivals_and_never_takes_what_is_not_there() -> None:
     hosts = openb.sample(6)
     setting = openb.Setting(hosts, "default", permutations=1)
-    given = cluster.arrivals("default", setting.total)
+    given = setting.arrivals
     seats = WholePlans(inputs(hosts))
     policy = Through(seats)
     taken = [pod for n, pod in enumerate(given) if policy.seat(n, pod) is not None]
