@@ -52,15 +52,15 @@ def stakes(draft: Draft, replicas: Sequence[ReplicaId]) -> dict[ReplicaId, int]:
     """How much each of these matters among replicas of equal priority: more means that it is the worse to leave out.
 
     The order above without what only helps packing (constrained and large first): urgency, then how few its profile has
-    before it, then harm. For whoever compares whole placements. `replicas`: all of those that stand or look for a seat.
+    before it, then harm; names last. For whoever compares whole placements. `replicas`: all that stand or look.
     """
     world, needs = draft.world, Needs(draft.world)
     found: dict[ReplicaId, int] = {}
-    profiles = {
-        name: world.profiles[name] for name in sorted({split_replica(r)[0] for r in replicas} & set(world.profiles))
-    }
+    names = {split_replica(r)[0] for r in replicas}
+    profiles = {name: profile for name, profile in world.profiles.items() if name in names}
+    baseline = {name: count(profile, world) for name, profile in profiles.items()}
     harms = {name: needs.harm(profile) for name, profile in profiles.items()}
-    degree = {harm: n for n, harm in enumerate(sorted(set(harms.values())))}
+    degree = {name: n for n, name in enumerate(sorted(sorted(harms, reverse=True), key=lambda name: harms[name]))}
     # Who stands already comes before who is new.
     standing = {r for r, seated in draft.seats.items() if seated.origin is not None}
     had: Counter[ProfileName] = Counter()
@@ -68,8 +68,8 @@ def stakes(draft: Draft, replicas: Sequence[ReplicaId]) -> dict[ReplicaId, int]:
         name = split_replica(replica)[0]
         if name in profiles:
             position, had[name] = had[name], had[name] + 1
-            urgency = needs.urgency(profiles[name], position, count(profiles[name], world))
-            found[replica] = (int(urgency) << 48) + ((PLACES - min(position, PLACES)) << 24) + degree[harms[name]]
+            urgency = needs.urgency(profiles[name], position, baseline[name])
+            found[replica] = (int(urgency) << 48) + ((PLACES - min(position, PLACES)) << 24) + degree[name]
     return found
 
 

@@ -40,7 +40,6 @@ class Given:
 
 
 def given_seats(fleet: Fleet, forecast: Forecast | None) -> Given:
-    planned(fleet, forecast)
     world = look(replace(fleet.inputs(), forecast=forecast))
     draft = begin(world, choose(world, gather(world)))
     return Given(draft, place(Seats(draft)))
@@ -243,6 +242,7 @@ def test_stakes_rank_replicas_as_the_order_does() -> None:
     assert ranked[:6] == ["a/1", "c/1", "b/1", "a/2", "c/2", "b/2"]
     assert all(found[ReplicaId(f"d/{n}")] < found[ReplicaId("b/2")] for n in (1, 2))
     assert stakes(draft, everybody[::-1]) == found
+    assert len(set(found.values())) == len(found), "names settle the rest"
 
 
 def test_who_stands_is_more_at_stake_than_who_is_new() -> None:
