@@ -108,6 +108,16 @@ class HostBoard:
             self._count(self._live, claim, -1)
         self.log.append(self.row)
 
+    def back(self, claim: Claim) -> None:
+        """Who was on the way out stays."""
+        if claim in self.leaving:
+            self.leaving.remove(claim)
+            self.desired[claim.replica] = claim
+            self._count(self._desired, claim, 1)
+            self.log.append(self.row)
+        else:
+            self.put(claim)
+
     def hold(self, claim: Claim, *, stuck: bool) -> None:
         """Something runs here that no plan wants. `stuck`: it will not leave by itself either."""
         (self.kept if stuck else self.leaving).append(claim)
@@ -198,6 +208,12 @@ class Board:
         board.take(replica, runs=runs)
         if not board.desired:
             self.price_micro -= board.view.host.price_per_hour_micro or 0
+
+    def back(self, host: HostId, claim: Claim) -> None:
+        board = self.hosts[host]
+        if not board.desired:
+            self.price_micro += board.view.host.price_per_hour_micro or 0
+        board.back(claim)
 
     def offer(self, host: HostId, ask: Ask, *, instead: ReplicaId | None = None) -> Offer | HostLine:
         """A seat for the replica on the host, or the first rule that stands against it.

@@ -69,12 +69,19 @@ class Draft:
         self._of.setdefault(seated.assignment.profile, {})[replica] = seated
 
     def lift(self, replica: ReplicaId) -> Seated:
-        """Take the replica's seat away. What still runs there is on its way out."""
+        """Take the replica's seat away. What runs there is on its way out; what would have come is not."""
         seated = self.seats.pop(replica)
         del self._of[seated.assignment.profile][replica]
-        runs = seated.origin is not None and seated.origin.runs
-        self.board.take(seated.assignment.seat.host, replica, runs=runs)
+        host, origin = seated.assignment.seat.host, seated.origin
+        self.board.take(host, replica, runs=origin is not None and origin.host == host and origin.runs)
         return seated
+
+    def stay(self, origin: Incumbent) -> None:
+        """Let a replica that was to leave stand where it stood."""
+        board = self.board.hosts.get(origin.host)
+        if board is not None and origin.verdict is not Verdict.RELEASE:
+            self.board.back(origin.host, origin.claim)
+            self.give(Seated(origin.assignment, origin.launch, origin))
 
     def sit(self, item: Item, host: HostId, offer: Offer, launch: Launch) -> None:
         """Give the item the seat on offer; where it stood before is left."""

@@ -205,7 +205,7 @@ class Puzzle:
         if kind.domains is None:
             self.placed[number] += by
             return
-        before = self._missing(number)
+        before = self.missing(number)
         self.placed[number] += by
         where = kind.domains[host]
         if where >= 0:
@@ -213,9 +213,10 @@ class Puzzle:
             here[where] = here.get(where, 0) + by
             if not here[where]:
                 del here[where]
-        self.short += self._missing(number) - before
+        self.short += self.missing(number) - before
 
-    def _missing(self, number: int) -> int:
+    def missing(self, number: int) -> int:
+        """Failure domains that the kind lacks."""
         return max(0, min(self.kinds[number].spread, self.placed[number]) - len(self.domains[number]))
 
     def deadlocked(self) -> bool:

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gridops.base.ids import ProfileName, ReplicaId, replica_key
+from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
 from gridops.model.plan import Cause, CauseKind
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.draft import Item, Seated
 from gridops.planner.eligible import Way, is_gpu_work
 from gridops.planner.grid import ENDLESS, Grid
-from gridops.planner.incumbents import Verdict, names_of, residency_of
+from gridops.planner.incumbents import Incumbent, Verdict, names_of, residency_of
 from gridops.planner.openings import Opening
 from gridops.planner.place import seat
 from gridops.planner.puzzle import Ground, Kind, Option, Piece, Puzzle, Spot
@@ -36,7 +36,7 @@ Source: allocator-facts.md, planner policy. Doubling it makes longer waves, halv
 def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     """Seat more of those who are left, if rearranging others allows it. Returns who still has no seat."""
     draft = seats.draft
-    wanting = [i for i in left if _homeless(i)]
+    wanting = [i for i in left if _wants(i)]
     if not wanting or draft.world.mass_stale:
         return tuple(left)
     maker = _Maker(seats, wanting)
@@ -46,14 +46,14 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     search = Search(maker.puzzle, Limits(rounds=planning.search.moves, moves=moves.per_plan, drops=DROPS))
     draft.evaluated += search.run()
     lost = maker.carry_out()
-    still = [i for i in wanting if i.replica not in draft.seats] + list(lost)
+    still = [i for i in wanting if not maker.seated(i)] + list(lost)
     # The search keeps failure domains apart; where that is not feasible, a seat in the same one is better than none.
     return (*(i for i in left if i not in wanting), *seat(seats, still))
 
 
-def _homeless(item: Item) -> bool:
-    """It stands nowhere and may go anywhere. Who has a place to leave keeps it."""
-    return item.pin is None and (item.origin is None or item.origin.verdict is Verdict.RELEASE)
+def _wants(item: Item) -> bool:
+    """It may go anywhere: it stands nowhere, or on a host that it should leave."""
+    return item.pin is None and (item.origin is None or item.origin.verdict in (Verdict.RELEASE, Verdict.LEAVE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class _Maker:
             seated = self.draft.seats[replica]
             if (spot := self._movable(seated)) is not None:
                 self.movers.append(_Mover(replica, seated.assignment.profile, seated, None))
-                self.pieces.append(Piece(self.kind[seated.assignment.profile], spot if seated.origin else None))
+                home = spot if seated.origin is not None and seated.cause is None else None
+                self.pieces.append(Piece(self.kind[seated.assignment.profile], home))
                 spots.append(spot)
         for item in wanting:
             self.movers.append(_Mover(item.replica, item.profile.name, None, item))
@@ -94,11 +95,22 @@ class _Maker:
             if spot is not None:
                 self.puzzle.put(n, spot)
         self.before = list(self.puzzle.at)
+        self._spread_out()
         self.puzzle.journal.clear()
+
+    def _spread_out(self) -> None:
+        """Let newcomers stand up whose failure domains are too few: the search seats them where they count."""
+        for n, piece in enumerate(self.pieces):
+            if piece.home is None and self.puzzle.at[n] is not None and self.puzzle.missing(piece.kind):
+                self.puzzle.take(n)
 
     def hopeful(self) -> bool:
         """Is there any host that the rules allow for somebody who has no seat?"""
         return any(self.puzzle.at[n] is None and self.puzzle.kinds[p.kind].options for n, p in enumerate(self.pieces))
+
+    def seated(self, item: Item) -> bool:
+        """Did the search find a seat for it?"""
+        return any(m.item is item and self.puzzle.at[n] is not None for n, m in enumerate(self.movers))
 
     # -- into the puzzle ---------------------------------------------------------------------------------------------
 
@@ -127,18 +139,18 @@ class _Maker:
         if profile is None or view is None or view.standing not in (Standing.OPEN, Standing.THROTTLED):
             return None
         origin = seated.origin
-        if origin is not None:
-            settled = origin.verdict is Verdict.STAY and seated.cause is None and not origin.pinned and not origin.stuck
+        if origin is not None and seated.cause is None:
+            settled = origin.verdict is Verdict.STAY and not origin.pinned and not origin.stuck
             if not settled or not self._rested(seated):
                 return None
-        elif view.host.id in profile.placement.pins:
+        elif view.host.id in profile.placement.pins or (origin is not None and not _free(origin, view.host.id)):
             return None
         column = {r.id: n for n, r in enumerate(view.rooms)}
         if any(d not in column for d in assignment.seat.devices):
             return None
         row, pools = self.grid.row[view.host.id], tuple(column[d] for d in assignment.seat.devices)
         start = missing = 0
-        if origin is None:
+        if origin is None or seated.cause is not None:
             found = [o for o in self._options(profile.name, row) if o.need == assignment.device_bytes]
             if not found:
                 return None
@@ -212,6 +224,8 @@ class _Maker:
         for n, seated in lifted:
             if self.puzzle.at[n] is None:
                 lost.append(self._lost(seated, arrivals))
+                if seated.origin is not None and seated.cause is not None:
+                    self.draft.stay(seated.origin)
         for n in changed:
             spot = self.puzzle.at[n]
             if spot is not None:
@@ -233,20 +247,25 @@ class _Maker:
         seated = mover.seated
         assert seated is not None
         profile = self.draft.world.profiles[mover.profile]
-        if seated.origin is None:
-            assert seated.cause is not None, "who is new has a cause"
-            return Item(mover.replica, profile, seated.cause)
+        if seated.cause is not None:
+            return Item(mover.replica, profile, seated.cause, seated.origin)
+        assert seated.origin is not None, "who is new has a cause"
         cause = Cause(kind=CauseKind.REBALANCE, detail=f"makes room for {_names(arrivals)}")
         return Item(mover.replica, profile, cause, replace(seated.origin, verdict=Verdict.LEAVE, cause=cause))
 
     def _lost(self, seated: Seated, arrivals: Sequence[ReplicaId]) -> Item:
         replica = seated.assignment.replica
         profile = self.draft.world.profiles[seated.assignment.profile]
-        if seated.origin is None:
-            assert seated.cause is not None, "who is new has a cause"
-            return Item(replica, profile, seated.cause)
+        if seated.cause is not None:
+            return Item(replica, profile, seated.cause, seated.origin)
+        assert seated.origin is not None, "who is new has a cause"
         cause = Cause(kind=CauseKind.DISPLACED, detail=f"gives way to {_names(arrivals)}")
         return Item(replica, profile, cause, replace(seated.origin, verdict=Verdict.RELEASE, cause=cause))
+
+
+def _free(origin: Incumbent, host: HostId) -> bool:
+    """It came to the host because it had to leave another, and might as well have come to a third."""
+    return origin.verdict in (Verdict.LEAVE, Verdict.RELEASE) and origin.only_to is None and origin.host != host
 
 
 def _option(opening: Opening, row: int, start_ms: int) -> Option | None:

@@ -13,9 +13,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gridops.base.units import PPM
 from gridops.planner.puzzle import Puzzle, Spot
 
 _MULTIPLIER, _INCREMENT, _MASK = 6_364_136_223_846_793_005, 1_442_695_040_888_963_407, (1 << 64) - 1
+
+
+WORSE_PPM = 20_000
+"""How much of all weight may be unmet beyond the best known state, at the beginning; falls to nothing at the end."""
+
+STALE = 150
+"""Rounds without a new best after which the search returns to it."""
 
 
 class Draws:
@@ -56,16 +64,40 @@ class Search:
 
     def run(self) -> int:
         """Rounds of destroying and repairing until they are used up or nothing is left to wish for."""
-        puzzle = self.puzzle
-        for number in range(self.limits.rounds):
-            loose = [n for n, spot in enumerate(puzzle.at) if spot is None]
-            if not loose and not puzzle.start_ms:
-                return number
-            self._round(number, loose)
-        return self.limits.rounds
+        puzzle, rounds = self.puzzle, self.limits.rounds
+        best, record = list(puzzle.at), puzzle.value
+        worth = sum(puzzle.kinds[p.kind].weight for p in puzzle.pieces)
+        number, stale = 0, 0
+        while number < rounds and (puzzle.unmet or puzzle.start_ms):
+            # Record-to-record travel: the current state may be a little worse than the best, less and less so.
+            allowed = worth * WORSE_PPM * (rounds - number) // (rounds * PPM)
+            self._round(number, (record[0], record[1] + allowed))
+            number += 1
+            stale += 1
+            if puzzle.value < record:
+                best, record, stale = list(puzzle.at), puzzle.value, 0
+            elif stale == STALE:
+                self._restore(best)
+                stale = 0
+        self._restore(best)
+        return number
 
-    def _round(self, number: int, loose: list[int]) -> None:
+    def _restore(self, best: list[Spot | None]) -> None:
         puzzle = self.puzzle
+        changed = [n for n, spot in enumerate(puzzle.at) if spot is not best[n]]
+        for n in changed:
+            if puzzle.at[n] is not None:
+                puzzle.take(n)
+        for n in changed:
+            if (spot := best[n]) is not None:
+                puzzle.put(n, spot)
+        puzzle.journal.clear()
+        for host in range(self.hosts):
+            self._note(host)
+
+    def _round(self, number: int, ceiling: tuple[int, int]) -> None:
+        puzzle = self.puzzle
+        loose = [n for n, spot in enumerate(puzzle.at) if spot is None]
         before, mark = puzzle.value, len(puzzle.journal)
         chosen = self._choose(number, loose)
         removed = sorted(n for host in chosen for n in puzzle.on[host])
@@ -74,13 +106,14 @@ class Search:
         for host in chosen:
             self._note(host)
         self._repair(removed + self._callers(loose, chosen), set(chosen))
-        if puzzle.value > before or not self._permitted(mark):
-            touched = {s.host for n, _ in puzzle.journal[mark:] if (s := puzzle.at[n]) is not None} | set(chosen)
-            puzzle.undo(mark)
-            for host in touched:
-                self._note(host)
-        else:
-            del puzzle.journal[:]
+        good = puzzle.value <= before or (puzzle.short, puzzle.unmet) < ceiling
+        if good and self._permitted(mark):
+            puzzle.journal.clear()
+            return
+        touched = {s.host for n, _ in puzzle.journal[mark:] if (s := puzzle.at[n]) is not None} | set(chosen)
+        puzzle.undo(mark)
+        for host in sorted(touched):
+            self._note(host)
 
     # -- destroy -----------------------------------------------------------------------------------------------------
 
