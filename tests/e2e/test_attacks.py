@@ -46,6 +46,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
         # One document at the start and then none for long: what automatic mode does afterwards is not in git.
         budgets = stage.fleet / "policies/budgets.yaml"
         budgets.write_text(budgets.read_text().replace("plan_file_every: 1s", "plan_file_every: 30m"))
+        # A host that a test keeps away for a while is not given up meanwhile, however slow the machine is.
+        planning = stage.fleet / "policies/planning.yaml"
+        planning.write_text(planning.read_text().replace("stale_after: 15s", "stale_after: 60s"))
         (stage.fleet / "policies/mode.yaml").write_text(AUTOMATIC)
 
     with opened(tmp_path_factory.mktemp("models"), HOSTS, founded) as fleet:
@@ -163,9 +166,7 @@ def test_whatever_is_sent_unsigned_is_refused_in_words_and_is_no_fault(fleet: Of
         json.dumps({field: "[" * 3_000}).encode(),
         b"{" + b" " * (4 << 20),
     ]
-    trusted = ssl.create_default_context(cafile=str(fleet.state / "keys/controller.tls.pem"))
-    trusted.check_hostname = False
-    with httpx.Client(verify=trusted, trust_env=False, timeout=20) as client:
+    with httpx.Client(verify=_trusted(fleet), trust_env=False, timeout=20) as client:
         for body in bodies:
             answer = client.post(fleet.url + path, content=body)
             assert 400 <= answer.status_code < 500, (body[:40], answer.text)
@@ -278,11 +279,11 @@ def test_a_hundred_callers_that_hold_on_are_ended_by_name_and_nobody_else_waits(
     with contextlib.ExitStack() as callers:
         for caller in (*silent, *heads, *bodies):
             callers.callback(caller.close)
+        honest = callers.enter_context(httpx.Client(verify=_trusted(fleet), trust_env=False, timeout=5))
         while any(not c.ended for c in (*silent, *heads, *bodies)):
-            assert time.monotonic() - began < HEAD_TIMEOUT_S + BODY_TIMEOUT_S, "somebody still holds on"
+            assert time.monotonic() - began < 2 * (HEAD_TIMEOUT_S + BODY_TIMEOUT_S), "somebody still holds on"
             asked = time.monotonic()
-            assert fleet.story.status()["controller"]["ready"]
-            assert time.monotonic() - asked < 5, "an honest caller waits"
+            assert honest.get(f"{fleet.url}/v1/status").json()["controller"]["ready"]
             for caller in (*silent, *heads, *bodies):
                 caller.go_on()
             time.sleep(max(0.0, asked + 1 - time.monotonic()))
@@ -292,8 +293,16 @@ def test_a_hundred_callers_that_hold_on_are_ended_by_name_and_nobody_else_waits(
         assert _agent(fleet, host)["heard_ms"] > heard[host] + 8_000, f"{host} was not heard meanwhile"
 
 
+def _trusted(fleet: Office) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(StateDir(fleet.state).tls_cert))
+    context.check_hostname = False
+    return context
+
+
 def _details(fleet: Office, words: str) -> str:
+    """What the status says of a model, or else a receipt said: the replica may have been sent elsewhere by now."""
     found = [json.dumps(m) for s in fleet.story.status()["scopes"] for m in s["models"]]
+    found += fleet.story.told("receipt")
     return next((text for text in found if words in text), "")
 
 

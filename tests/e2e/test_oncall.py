@@ -6,129 +6,42 @@ One fleet for the whole module: a controller, one host, a tiny model. Every test
 from __future__ import annotations
 
 import concurrent.futures
-import hashlib
+import contextlib
 import json
-import shutil
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from examples.demo.scenes import TEMPLATE, Story
+from examples.demo.scenes import Story
 from examples.demo.stage import Stage
-from tests.builders.tiny_gguf import write_tiny_gguf
+from tests.e2e.office import Office, opened
 
-PROFILE = """\
-apiVersion: gridops/v1
-kind: Profile
-name: {name}
-replicas: {replicas}
-timing: {{load: 20s, warm: 10s, min_residency: 1s, scale_down_after: 2s, drain: 5s}}
-restart: {{max: 5, per: 10m, backoff: 200ms}}
-configs:
-  cpu:
-    engine: llama.cpp
-    backends: [cpu]
-    artifact: {{format: gguf, files: [{{path: tiny.gguf, sha256: {sha256}, size: {size}B}}]}}
-    context: 512
-    lanes: 1
-    footprint: {{source: declared, device: 150MiB}}
-    args: {{threads: 1}}
+HOG = """\
+import sys
+taken = bytearray(800 << 20)
+taken[::4096] = b"x" * len(range(0, len(taken), 4096))
+print(flush=True)
+sys.stdin.read()
 """
-
-
-@dataclass
-class Office:
-    """A running fleet of one host."""
-
-    story: Story
-    stage: Stage
-    model: Path
-
-    def profile(self, name: str, replicas: int) -> None:
-        raw = self.model.read_bytes()
-        text = PROFILE.format(name=name, replicas=replicas, sha256=hashlib.sha256(raw).hexdigest(), size=len(raw))
-        (self.stage.fleet / f"profiles.d/{name}.yaml").write_text(text)
-
-    def call(self, *args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["gridops", "--no-input", *args],
-            cwd=self.stage.fleet,
-            env=self.stage.env | (env or {}),
-            capture_output=True,
-            text=True,
-            timeout=90,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-
-    def proposal(self, wanted: str) -> str:
-        """The id of the proposal whose headline is as wanted."""
-
-        def waits() -> str:
-            found = self.story.scope.get("proposal")
-            return str(found["id"]) if found and found["headline"] == wanted else ""
-
-        return self.stage.until(f"a proposal: {wanted}", waits)
-
-    def settle(self, name: str, replicas: int) -> None:
-        """Have exactly so many replicas of a profile, by commit and apply."""
-        self.profile(name, replicas)
-        self.stage.commit(f"{name}: {replicas}")
-        head = self.stage.git("rev-parse", "HEAD").strip()
-        self.stage.until("the commit is in force", lambda: self.story.status()["intent"]["commit"] == head)
-
-        def settled() -> bool:
-            ready = [r for r in self.story.ready() if r["profile"] == name]
-            found = self.story.scope.get("proposal")
-            if found is None:
-                return len(ready) == replicas
-            done = self.call("apply", found["id"], "--confirm", name)
-            assert done.returncode in (0, 4, 75), done.stderr  # a newer proposal may have come in between
-            return False
-
-        self.stage.until(f"{replicas} of {name} are ready and nothing waits", settled)
 
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    models = tmp_path_factory.mktemp("models")
-    write_tiny_gguf(models / "tiny.gguf")
-    with Stage(say=lambda _: None) as stage:
-        story = Story(stage, models)
-        shutil.copytree(TEMPLATE, stage.fleet)
-        for path in (stage.fleet / "profiles.d").glob("*.yaml"):
-            path.unlink()
-        settings = stage.fleet / "policies/fleet.yaml"
-        settings.write_text(settings.read_text().replace(":7443", f":{story.port}"))
-        made = Office(story, stage, models / "tiny.gguf")
-        made.profile("tiny", 0)
-        stage.git("init", "--quiet", "--initial-branch", "main")
-        stage.run("gridops", "trust", "init", "--person", "mira", "--state", str(stage.root / "controller"))
-        stage.commit("Found the fleet")
-        story.start_controller()
-        token = stage.run("gridops", "host", "invite", "alpha").strip()
-        url = f"https://127.0.0.1:{story.port}"
-        stage.run(
-            *("gridops-agent", "join", token, "--controller", url, "--state", str(stage.agent_state("alpha"))),
-            *("--share", "1/4", "--artifacts", str(models), "--no-service", "--no-runtime"),
-        )
-        story.start_agent("alpha")
-        stage.run("gridops", "host", "admit", "alpha")
-        stage.commit("Admit alpha")
-        stage.until("alpha is heard", lambda: any(h["heard"] for h in story.status()["hosts"]))
-        yield made
+    with opened(tmp_path_factory.mktemp("models"), ("alpha",)) as office:
+        yield office
 
 
 @pytest.fixture
 def idle(office: Office) -> Office:
     """The fleet with no replica and no proposal."""
     office.stage.check_alive()
-    office.settle("tiny", 0)
+    office.have("tiny", 0)
     return office
 
 
@@ -233,7 +146,7 @@ def test_one_changed_byte_in_the_model_is_a_failed_step_and_starts_nothing(idle:
 
 
 def test_a_commit_that_does_not_validate_changes_nothing(idle: Office) -> None:
-    idle.settle("tiny", 1)
+    idle.have("tiny", 1)
     engines = sorted(idle.story.engines())
     path = idle.stage.fleet / "profiles.d/tiny.yaml"
     good = path.read_text()
@@ -250,7 +163,7 @@ def test_a_commit_that_does_not_validate_changes_nothing(idle: Office) -> None:
 
 
 def test_an_empty_fleet_or_profile_set_never_removes_anything_by_itself(idle: Office) -> None:
-    idle.settle("tiny", 1)
+    idle.have("tiny", 1)
     engines = sorted(idle.story.engines())
     mode = idle.stage.fleet / "policies/mode.yaml"
     recommended = mode.read_text()
@@ -274,20 +187,17 @@ def test_an_empty_fleet_or_profile_set_never_removes_anything_by_itself(idle: Of
 
 
 def test_the_controller_is_rebuilt_from_git_and_hosts_and_no_engine_restarts(idle: Office) -> None:
-    idle.settle("tiny", 1)
+    idle.have("tiny", 1)
     engines = sorted(idle.story.engines())
     target = idle.story.scope["target"]["digest"]
-    idle.stage.stop("controller")
-    for path in (idle.stage.root / "controller").glob("journal.sqlite*"):
-        path.unlink()
-    idle.stage.run("gridops", "controller", "rebuild", "--state", str(idle.stage.root / "controller"))
+    idle.lose_memory(signal.SIGTERM)
     idle.story.start_controller()
     idle.stage.until(
         "the target is known again", lambda: (idle.story.scope.get("target") or {}).get("digest") == target
     )
     idle.stage.until("the replica is ready", lambda: len(idle.story.ready()) == 1)
     assert sorted(idle.story.engines()) == engines
-    idle.settle("tiny", 0)
+    idle.have("tiny", 0)
     assert idle.story.engines() == {}
 
 
@@ -301,6 +211,68 @@ def test_a_controller_killed_in_the_middle_of_an_apply_goes_on_without_repeating
     idle.stage.until("the replica is ready", lambda: len(idle.story.ready()) == 1, seconds=60)
     assert len(idle.story.engines()) == 1
     idle.stage.until("the apply is done", lambda: idle.story.scope["apply"]["outcome"] == "done")
+
+
+def test_a_controller_that_loses_its_memory_in_the_middle_of_an_apply_goes_on_from_what_the_host_knows(
+    idle: Office,
+) -> None:
+    """One of two starts is under way when the journal goes: it is adopted, and what was not begun is offered again."""
+    stage, story = idle.stage, idle.story
+    idle.want(tiny=1, other=1)
+    stage.run("gridops", "apply", idle.proposal("2 place"), "--detach")
+    first = stage.until("a start is under way", story.engines)
+    process = next(iter(first.values()))
+    process.suspend()  # it cannot become ready before the new controller has met it
+    try:
+        assert len(first) == 1
+        begun = process.environ()["GRIDOPS_BODY"]
+        idle.lose_memory()
+        idle.start_controller()
+        stage.until("the host is heard", lambda: story.status()["hosts"][0]["heard"])
+        stage.until("the start under way is known", lambda: begun in _incarnations(story))
+        assert (list(story.engines()), idle.bodies()) == (list(first), [begun])
+    finally:
+        process.resume()
+    stage.until("the start ends well", lambda: begun in {r["incarnation"] for r in story.ready()})
+    stage.run("gridops", "apply", idle.proposal("1 place"))
+    stage.until("both are ready", lambda: idle.is_so(tiny=1, other=1))
+    assert begun in idle.bodies()
+    assert set(first) < set(story.engines())
+    idle.have("other", 0)
+
+
+def test_memory_that_others_take_is_not_planned_and_two_that_fit_alone_are_never_both_on(idle: Office) -> None:
+    stage, story = idle.stage, idle.story
+    machines = stage.fleet / "fleet.d/machines.yaml"
+    declared = machines.read_text()
+    # Beside what others use now and 5% of headroom there is room for one replica of 150 MiB and most of a second.
+    ceiling_mib = (_external_mib(idle) + 250) * 100 // 95
+    machines.write_text(declared.replace("3GiB", f"{ceiling_mib}MiB"))
+    try:
+        with _hog() as hog:
+            stage.until("the host sees it", lambda: _external_mib(idle) > ceiling_mib * 95 // 100 - 140)
+            idle.in_force(idle.want(tiny=1))
+            stage.until("it fits nowhere", lambda: _short_of_memory(story) == ["tiny/1"])
+            assert not story.scope.get("proposal")
+            assert hog.poll() is None
+        # Room again, for either of two. The host measures every few seconds, and tells it with its next heartbeat.
+        stage.until("the host sees that too", lambda: _external_mib(idle) < ceiling_mib * 95 // 100 - 200)
+        time.sleep(2)
+        idle.in_force(idle.want(tiny=1, other=1))
+        waiting = stage.until("one of them has a place", lambda: story.scope.get("proposal"))
+        (short,) = _short_of_memory(story)
+        stage.run("gridops", "apply", waiting["id"])
+        on, off = ("tiny", "other") if short == "other/1" else ("other", "tiny")
+        stage.until("one is on", lambda: idle.is_so(**{on: 1, off: 0}))
+        first = idle.bodies()
+        idle.have(on, 0)
+        stage.until("the other has its room", lambda: idle.is_so(**{on: 0, off: 1}))
+        assert not set(first) & set(idle.bodies())
+        started, ended = (_told(stage, words) for words in (f"warm {off}/1", f"unload {on}/1"))
+        assert ended < started, "the other was started while the first still held its memory"
+    finally:
+        machines.write_text(declared)
+        idle.have("other", 0)
 
 
 def test_an_agent_killed_in_the_middle_of_a_start_never_has_two_engines(idle: Office) -> None:
@@ -334,6 +306,40 @@ def test_no_secret_is_left_behind_in_git_logs_or_answers(office: Office) -> None
         for form in (value, value.hex().encode()):
             assert len(form) >= 16
             assert form not in everything, f"{path} leaked"
+
+
+def _incarnations(story: Story) -> set[str]:
+    return {r["incarnation"] for h in story.status()["hosts"] for r in h["residencies"]}
+
+
+@contextlib.contextmanager
+def _hog() -> Iterator[subprocess.Popen[bytes]]:
+    """Somebody else's process that has taken its memory and keeps it."""
+    process = subprocess.Popen([sys.executable, "-c", HOG], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        yield process
+    finally:
+        process.communicate()
+
+
+def _external_mib(office: Office) -> int:
+    """What the host says that others use of its memory."""
+    state = str(office.stage.agent_state("alpha"))
+    seen = json.loads(office.stage.run("gridops-agent", "status", "--state", state, "-o", "json"))
+    return max(int(d["external_bytes"]) for d in seen["devices"]) >> 20
+
+
+def _short_of_memory(story: Story) -> list[str]:
+    """Replicas that no host has room for, and whose nearest host is short of some."""
+    return [u["replica"] for u in story.scope["unplaced"] if u["code"] == "GO521" and u["short_bytes"] > 0]
+
+
+def _told(stage: Stage, words: str) -> int:
+    """Where in the controller's log these words come last."""
+    lines = (stage.root / "logs/controller.log").read_text().splitlines()
+    return max(number for number, line in enumerate(lines) if words in line)
 
 
 def _command_lines(stage: Stage) -> list[Any]:
