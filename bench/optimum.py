@@ -6,7 +6,8 @@
 
 `unmet` is the weight of wanted replicas that do not stand (or stand against the failure-domain rule). The gap is to the
 optimum, or to its bound where nobody has proven one, in percent of the total weight. `rules` is what the optimum loses
-when it must keep gridops' rules: the last replica of a profile stays, and only lower priority makes way.
+when it must keep gridops' rules: the last replica of a profile stays, and only lower priority makes way. `ended` counts
+profiles whose last replica the plan gave up all the same, which must be none.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from gridops.planner.planner import plan
 TIGHTNESS = (0.7, 1.0, 1.3)
 HEAD = (
     "instance            weight  unmet  optimum    (bound)  gap %   gap' %  rules  start s  (best)   crowded  dropped  "
-    "evaluated   CPU s"
+    "ended  evaluated   CPU s"
 )
 
 
@@ -85,6 +86,7 @@ def line(one: Run, optima: dict[str, kept.Optimum]) -> tuple[str, float | None]:
         f"{f'({best.start_s:.1f})' if best and best.start_s is not None else '':>9}",
         f"{mine.crowded:6}",
         f"{mine.dropped:8}",
+        f"{mine.ended:6}",
         f"{one.plan.planner.evaluated:11}",
         f"{one.cpu_s:8.3f}",
     )

@@ -204,6 +204,11 @@ def _moments(given: Sequence[Pod], stretch: float) -> Iterator[tuple[str, int]]:
         yield ("born" if kind == 1 else "gone"), n
 
 
+def twice(listed: Sequence[Pod]) -> list[Pod]:
+    """Everybody comes with a double: the list alone never asks for as much as there is, however long stays are."""
+    return [pod for pod in listed for _ in range(2)]
+
+
 def stretch_to(given: Sequence[Pod], total: int) -> float:
     """How much longer stays must be for the demand at its peak to be ARRIVALS of all GPUs."""
     low, high = 1.0, 100_000.0

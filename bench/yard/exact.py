@@ -164,6 +164,13 @@ class _Model:
         gone = [(x, -1.0) for pair, x in self.x.items() if pair in given.current]
         return [unmet, start, gone]
 
+    def minimise(self, terms: list[tuple[Any, float]]) -> None:
+        """These costs and no others."""
+        costs = [0.0] * self.solver.getNumCol()
+        for variable, factor in terms:
+            costs[variable.index] += factor
+        self.solver.changeColsCost(len(costs), list(range(len(costs))), costs)
+
     def placed(self, values: list[float]) -> frozenset[Pair]:
         return frozenset(pair for pair, x in self.x.items() if values[x.index] > 0.5)
 
@@ -181,12 +188,14 @@ def solve(
             continue
         objective = model._total(variable * factor for variable, factor in terms)
         model.solver.setOptionValue("time_limit", float(limit))
+        model.minimise(terms)
         if warm is not None:
+            # After the costs: a change of the model makes the solver forget where it was told to start.
             start = highspy.HighsSolution()
             start.col_value = warm
             model.solver.setSolution(start)
         began = time.perf_counter()
-        model.solver.minimize(objective)
+        model.solver.run()
         taken = time.perf_counter() - began
         info = model.solver.getInfo()
         if info.primal_solution_status != FEASIBLE:

@@ -28,6 +28,8 @@ class Score:
     """Replicas that count for nothing because their failure domains are too few."""
     left_on_drained: int
     """Replicas that still wait on a drained host; they count for nothing either."""
+    ended: int
+    """Models that ran and do not run anywhere any more: their last replica was given up."""
 
 
 def score(given: Instance, placed: Set[Pair]) -> Score:
@@ -56,6 +58,7 @@ def score(given: Instance, placed: Set[Pair]) -> Score:
         dropped=len(given.current - standing),
         crowded=crowded,
         left_on_drained=len(waiting),
+        ended=len({m for m, _ in given.current} - {m for m, _ in placed}),
     )
 
 
