@@ -203,9 +203,13 @@ class _Maker:
                 free[row][int(grid.ram[row])] += option.ram
             slots[row] += 1
             disk[row] += option.missing
-            counts[row][piece.kind] -= 1
-            if not counts[row][piece.kind]:
-                del counts[row][piece.kind]
+            _one_less(counts[row], piece.kind)
+        for mover in self.movers:
+            # Whoever is to leave does not count where it stands: it would count twice once it has a seat.
+            origin = mover.item.origin if mover.item is not None else None
+            stands = grid.row.get(origin.host) if origin is not None else None
+            if stands is not None and mover.replica in grid.board.rows[stands].desired:
+                _one_less(counts[stands], self.kind[mover.profile])
         slack = (grid.raw - grid.open).tolist()
         return Ground(free, slack, gpu, grid.ram.tolist(), slots, disk, counts)
 
@@ -261,6 +265,12 @@ class _Maker:
         assert seated.origin is not None, "who is new has a cause"
         cause = Cause(kind=CauseKind.DISPLACED, detail=f"gives way to {_names(arrivals)}")
         return Item(replica, profile, cause, replace(seated.origin, verdict=Verdict.RELEASE, cause=cause))
+
+
+def _one_less(counts: dict[int, int], kind: int) -> None:
+    counts[kind] -= 1
+    if not counts[kind]:
+        del counts[kind]
 
 
 def _free(origin: Incumbent, host: HostId) -> bool:

@@ -22,6 +22,12 @@ _MULTIPLIER, _INCREMENT, _MASK = 6_364_136_223_846_793_005, 1_442_695_040_888_96
 WORSE_PPM = 20_000
 """How much of all weight may be unmet beyond the best known state, at the beginning; falls to nothing at the end."""
 
+UNMET_PPM = 500_000
+"""Share of the rounds that go into unmet weight; the rest goes into start-up time."""
+
+SLOWER_PPM = 20_000
+"""How much slower than the best known state the start may be, in the second part; falls to nothing at the end."""
+
 STALE = 150
 """Rounds without a new best after which the search returns to it."""
 
@@ -67,14 +73,19 @@ class Search:
         puzzle, rounds = self.puzzle, self.limits.rounds
         best, record = list(puzzle.at), puzzle.value
         worth = sum(puzzle.kinds[p.kind].weight for p in puzzle.pieces)
-        number, stale = 0, 0
+        number, stale, first = 0, 0, rounds * UNMET_PPM // PPM
         while number < rounds and (puzzle.unmet or puzzle.start_ms):
-            # Record-to-record travel: the current state may be a little worse than the best, less and less so.
-            allowed = worth * WORSE_PPM * (rounds - number) // (rounds * PPM)
-            self._round(number, (record[0], record[1] + allowed))
+            # Record-to-record travel: the current state may be a little worse than the best, less and less so; at first
+            # in unmet weight, later in start-up time.
+            if number < first and record[1]:
+                allowed = (record[0], record[1] + worth * WORSE_PPM * (first - number) // (first * PPM), 0)
+            else:
+                left = (rounds - number) * PPM // (rounds - first + 1)
+                allowed = (record[0], record[1], record[2] + record[2] * SLOWER_PPM // PPM * min(left, PPM) // PPM)
+            self._round(number >= first or number % 4 == 3, allowed)
             number += 1
             stale += 1
-            if puzzle.value < record:
+            if puzzle.value < record and not puzzle.deadlocked():
                 best, record, stale = list(puzzle.at), puzzle.value, 0
             elif stale == STALE:
                 self._restore(best)
@@ -95,18 +106,18 @@ class Search:
         for host in range(self.hosts):
             self._note(host)
 
-    def _round(self, number: int, ceiling: tuple[int, int]) -> None:
+    def _round(self, costly: bool, ceiling: tuple[int, int, int]) -> None:
         puzzle = self.puzzle
         loose = [n for n, spot in enumerate(puzzle.at) if spot is None]
         before, mark = puzzle.value, len(puzzle.journal)
-        chosen = self._choose(number, loose)
+        chosen = self._choose(costly, loose)
         removed = sorted(n for host in chosen for n in puzzle.on[host])
         for n in removed:
             puzzle.take(n)
         for host in chosen:
             self._note(host)
         self._repair(removed + self._callers(loose, chosen), set(chosen))
-        good = puzzle.value <= before or (puzzle.short, puzzle.unmet) < ceiling
+        good = puzzle.value <= before or puzzle.value[:3] < ceiling
         if good and self._permitted(mark):
             puzzle.journal.clear()
             return
@@ -117,23 +128,24 @@ class Search:
 
     # -- destroy -----------------------------------------------------------------------------------------------------
 
-    def _choose(self, number: int, loose: list[int]) -> list[int]:
+    def _choose(self, costly: bool, loose: list[int]) -> list[int]:
         """A host that a loose (or costly) piece could use, and others that its residents could use."""
         puzzle, draws = self.puzzle, self.draws
         pool = loose
-        if not loose or number % 4 == 3:
-            pool = [n for n, s in enumerate(puzzle.at) if s is not None and s is not puzzle.pieces[n].home] or loose
+        if costly or not loose:
+            pool = [n for n, s in enumerate(puzzle.at) if s is not puzzle.pieces[n].home] or loose
         wanted = pool[draws.below(len(pool))]
-        first = self._one_of(self.where[puzzle.pieces[wanted].kind])
+        piece, now = puzzle.pieces[wanted], puzzle.at[wanted]
+        first = piece.home.host if piece.home is not None and draws.below(2) else self._one_of(self.where[piece.kind])
         if first is None:
             return []
         chosen = [first]
+        if costly and now is not None and now.host != first:
+            chosen.append(now.host)
         for _ in range(1 + draws.below(3)):
             residents = sorted(puzzle.on[chosen[draws.below(len(chosen))]])
-            kind = (
-                puzzle.pieces[residents[draws.below(len(residents))]].kind if residents else puzzle.pieces[wanted].kind
-            )
-            other = self._one_of(self.where[kind])
+            resident = residents[draws.below(len(residents))] if residents else wanted
+            other = self._one_of(self.where[puzzle.pieces[resident].kind])
             if other is not None and other not in chosen:
                 chosen.append(other)
         return chosen
@@ -212,8 +224,6 @@ class Search:
         """Nobody loses the place for somebody who is not more important, and not too many are disturbed at once."""
         puzzle, limits = self.puzzle, self.limits
         if puzzle.moved > limits.moves or puzzle.dropped > limits.drops:
-            return False
-        if puzzle.moved > 1 and puzzle.deadlocked():
             return False
         touched = {n for n, _ in puzzle.journal[mark:]}
         gone = [n for n in touched if puzzle.at[n] is None and puzzle.pieces[n].home is not None]
