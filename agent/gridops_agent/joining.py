@@ -12,6 +12,7 @@ import secrets
 import socket
 from dataclasses import dataclass
 
+from gridops.base import limits
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import HostId
@@ -104,7 +105,7 @@ def _request(config: Config, token: Token, signer: MachineSigner, version: str) 
         host_key=host_key,
         nonce=nonce,
         facts=Facts(
-            devices=facts.devices(here(), config.share, ()),
+            devices=facts.devices(here(), config.share, ())[: limits.DEVICES_PER_HOST],
             runtimes=tuple(r for name in sorted(known) for r in known[name].runtimes()),
             agent_version=version,
             platform=f"{platform.system()} {platform.release()} {platform.machine()}"[:200],

@@ -25,7 +25,10 @@ HEARTBEAT_BYTES = (
     RESIDENCIES_PER_HOST * RESIDENCY_BYTES + DEVICES_PER_HOST * DEVICE_BYTES + CACHED_PER_HEARTBEAT * 80 + (36 << 10)
 )
 """190 KiB for a host that is full; one with a few models says 3 KiB. The last part is for alarms, reasons, open bodies
-and names. A host sheds what is longer and says so, a controller refuses it; signed it keeps within ENVELOPE_BYTES."""
+and names. A host sheds what is longer and says so, a controller refuses it."""
+JOIN_BYTES = DEVICES_PER_HOST * DEVICE_BYTES + (8 << 10)
+"""A join request: the devices of a machine, its runtimes and names. Anybody who reaches the port may send one, so it is
+a sixth of a heartbeat; double it: strangers cost twice as much to refuse; half: a machine of 32 devices cannot join."""
 DIRECTIVE_BYTES = 1 << 20
 REQUEST_BYTES = 1 << 20
 SIGNATURES = 8
@@ -66,6 +69,10 @@ REPLICAS = 20_000
 DECISIONS = 20_000
 HOSTS = 20_000
 PLAN_BYTES = 32 << 20
+HOST_LINES = 4_096
+"""Lines in a plan that say why a replica does not fit on a host, unplaced replicas times declared hosts. A plan that
+would have more counts them by reason, and `gridops explain` makes them. Double: half a megabyte more of plan document;
+half: a fleet of 64 hosts says less from 32 unplaced replicas on."""
 MARKDOWN_CHARS = 60_000
 ANNOTATIONS = 10
 PLANS_IN_MEMORY = 200

@@ -16,6 +16,7 @@ from gridops.base.errors import Refusal
 from gridops.base.record import record
 from gridops.controller import documents as d
 from gridops.protocol.messages import Beat, JoinReply
+from gridops.protocol.open import sealed_bytes
 
 
 @record
@@ -85,14 +86,15 @@ def _number(values: dict[str, str], name: str) -> int:
     return int(text)
 
 
-BEAT_BYTES = limits.HEARTBEAT_BYTES * 2 + limits.RECEIPTS_PER_REQUEST * 16_384
-"""A heartbeat in base64 and its receipts, which are small; a bigger request is none."""
+BEAT_BYTES = sealed_bytes(limits.HEARTBEAT_BYTES) + limits.RECEIPTS_PER_REQUEST * 16_384 + 1_024
+"""A signed heartbeat and its receipts, which are small; a bigger request is none. The rest is for the JSON around."""
+JOINING_BYTES = sealed_bytes(limits.JOIN_BYTES) + 1_024
 
 ROUTES: tuple[Endpoint, ...] = (
     Endpoint("POST", "/v1/beat", "One poll of a host: a signed heartbeat and receipts; answers a signed directive.",
              lambda api, body, _: api.beat(body), DirectiveAnswer, Beat, BEAT_BYTES),
     Endpoint("POST", "/v1/join", "A machine asks to become a host, with the MAC of its join token.",
-             lambda api, body, _: api.join(body), JoinAnswer, JoinBody, limits.HEARTBEAT_BYTES * 2),
+             lambda api, body, _: api.join(body), JoinAnswer, JoinBody, JOINING_BYTES),
     Endpoint("POST", "/v1/operator", "A person's signed request: apply, freeze, thaw, invite, write off, reject...",
              lambda api, body, _: api.operator(body), dict, OperatorBody, limits.REQUEST_BYTES * 2),
     Endpoint("GET", "/v1/roots", "Every root document, oldest first; they prove themselves.",

@@ -41,7 +41,7 @@ from gridops.controller.views import View
 from gridops.controller.writer import Writer, open_authority
 from gridops.model.intent import Desired
 from gridops.protocol.messages import Beat, JoinReply, JoinRequest
-from gridops.protocol.open import open_heartbeat, open_receipt
+from gridops.protocol.open import open_heartbeat, open_receipt, sealed_bytes
 from gridops.trust.envelope import open_envelope, seal
 from gridops.trust.keys import PublicKey, parse_key
 from gridops.trust.root import RootChain
@@ -203,12 +203,12 @@ class Controller:
 
     def join(self, envelope: str) -> JoinReply:
         """A machine asks to become a host. Raises Refusal."""
-        claimed = _peek(envelope).get("host_key")
+        claimed = _peek(envelope, limits.JOIN_BYTES).get("host_key")
         try:
             key = parse_key(str(claimed))
         except ValueError as error:
             raise Refusal(BAD_SCHEMA.code, f"the join request names no host key: {error}") from error
-        opened = open_envelope(envelope, kind="join", keys=(key,), limit=limits.HEARTBEAT_BYTES)
+        opened = open_envelope(envelope, kind="join", keys=(key,), limit=sealed_bytes(limits.JOIN_BYTES))
         try:
             request = from_bytes(JoinRequest, opened.payload)
         except Malformed as error:
@@ -299,7 +299,7 @@ class Controller:
 
     def _claimed_host(self, envelope: str) -> HostId:
         """Which host a heartbeat says it is from: chooses the key to verify with, and decides nothing else."""
-        host = _peek(envelope).get("host")
+        host = _peek(envelope, limits.HEARTBEAT_BYTES).get("host")
         if not isinstance(host, str) or not is_name(host):
             raise Refusal(BAD_SCHEMA.code, "the heartbeat names no host")
         return HostId(host)
@@ -328,11 +328,11 @@ LEAP_MS = 30_000
 _NOTHING = Desired()
 
 
-def _peek(envelope: str) -> dict[str, object]:
+def _peek(envelope: str, payload_bytes: int) -> dict[str, object]:
     """The payload of an envelope nobody has verified yet. Only to find out whose key to verify it with."""
     try:
-        if len(envelope) > limits.ENVELOPE_BYTES:
-            raise ValueError("too large")
+        if len(envelope) > sealed_bytes(payload_bytes):
+            raise Refusal(BAD_ENVELOPE.code, f"this envelope is larger than {sealed_bytes(payload_bytes)} bytes")
         payload = json.loads(base64.b64decode(json.loads(envelope)["payload"], validate=True))
     except (ValueError, LookupError, TypeError, RecursionError, binascii.Error) as error:
         raise Refusal(BAD_ENVELOPE.code, "this is not a signed envelope") from error

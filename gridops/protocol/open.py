@@ -21,6 +21,12 @@ from gridops.trust.keys import PublicKey
 T = TypeVar("T")
 
 
+def sealed_bytes(payload_bytes: int) -> int:
+    """The longest envelope of a payload of so many bytes: whoever measures one before it is opened goes by this."""
+    # base64 takes four bytes for three; the rest of an envelope with one signature is far below 1 KiB.
+    return payload_bytes * 4 // 3 + 1_024
+
+
 def open_grant(text: str | bytes, keys: Sequence[PublicKey]) -> Grant:
     """A grant signed by one of the controller's keys. Its body has a number and an action for its host."""
     grant = _open(Grant, text, "grant", keys, limits.ENVELOPE_BYTES)
@@ -66,8 +72,7 @@ def open_directive(text: str | bytes, keys: Sequence[PublicKey]) -> Directive:
 
 
 def _open(kind: type[T], text: str | bytes, name: str, keys: Sequence[PublicKey], payload_bytes: int) -> T:
-    # base64 takes four bytes for three; the rest of an envelope with one signature is far below 1 KiB.
-    opened = open_envelope(text, kind=name, keys=keys, limit=payload_bytes * 4 // 3 + 1_024)
+    opened = open_envelope(text, kind=name, keys=keys, limit=sealed_bytes(payload_bytes))
     try:
         return from_bytes(kind, opened.payload)
     except Malformed as error:

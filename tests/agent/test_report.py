@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -17,9 +18,13 @@ from gridops.model.snapshot import DeviceReport, HostState, ResidencyState
 from gridops.protocol.fence import new_fence
 from gridops.protocol.fresh import begin
 from gridops.protocol.messages import Beat, Heartbeat
-from gridops.protocol.open import open_heartbeat
+from gridops.protocol.open import open_heartbeat, sealed_bytes
 from gridops.protocol.receipts import new_receipts
 from gridops.trust.envelope import seal
+from gridops.trust.join import Token
+from gridops.trust.secret import Secret
+from gridops_agent import joining
+from gridops_agent.config import Config
 from gridops_agent.core import local
 from gridops_agent.core.report import Readings, heartbeat
 from gridops_agent.core.state import Command, Held, Host
@@ -89,7 +94,7 @@ def said(host: Host, cached: tuple[Digest, ...] = CACHED) -> Heartbeat:
     readings = Readings(cached=cached, alarms=ALARMS, endpoint="https://" + "h" * 250 + ":65535")
     word = heartbeat(host, begin(b.FLEET, b.HOST, "b1"), "n" * 32, b.NOW, "0.1.0", readings)
     sealed = seal("heartbeat", to_bytes(word), b.HOST_SIGNER)
-    assert len(sealed) <= limits.ENVELOPE_BYTES, "whoever looks at an envelope before it is verified reads no more"
+    assert len(sealed) <= sealed_bytes(limits.HEARTBEAT_BYTES)
     receipts = tuple("r" * 16_000 for _ in range(limits.RECEIPTS_PER_REQUEST))
     assert len(to_bytes(Beat(heartbeat=sealed, receipts=receipts))) <= BEAT_BYTES
     return open_heartbeat(sealed, b.HOST_SIGNER.public)
@@ -142,3 +147,13 @@ def test_a_host_takes_in_no_residency_that_it_could_not_show() -> None:
         if no is not None:
             assert no[0] == "over_ceiling"
             assert "128 are the most that one host may hold" in no[1]
+
+
+def test_a_machine_with_more_devices_than_a_host_may_show_can_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(state=Path("/nowhere"), controller="https://example.invalid", host=b.HOST, fleet=b.FLEET)
+    token = Token(fleet=b.FLEET, host=b.HOST, secret=Secret(b"s" * 32))
+    many = tuple(device(n) for n in range(limits.DEVICES_PER_HOST + 30))
+    monkeypatch.setattr(joining.facts, "devices", lambda *_: many)
+    request = joining._request(config, token, b.HOST_SIGNER, "0.1.0")
+    assert request.facts.devices == many[: limits.DEVICES_PER_HOST]
+    assert len(seal("join", to_bytes(request), b.HOST_SIGNER)) <= sealed_bytes(limits.JOIN_BYTES)

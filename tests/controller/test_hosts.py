@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from gridops.base import limits
 from gridops.base.errors import Refusal
 from gridops.base.ids import HostId
 from gridops.base.record import to_bytes
 from gridops.controller import views
+from gridops.controller.endpoints import ROUTES
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Beat, Facts, JoinRequest
+from gridops.protocol.open import sealed_bytes
 from gridops.trust.envelope import seal
 from gridops.trust.join import join_key, parse_token, reply_mac, request_mac
 from gridops.trust.keys import MachineSigner
@@ -32,6 +36,26 @@ def joined(desk: Desk, host: str, signer: MachineSigner, token: str, mac: str | 
         facts=Facts(devices=(), runtimes=(), agent_version="0.1.0", platform="linux"),
         mac=mac or request_mac(join_key(parsed.secret), parsed.fleet, key, "n" * 24),
     )
+
+
+def test_each_message_is_measured_by_its_own_limit_before_it_is_opened(desk: Desk) -> None:
+    def answer(ask: Callable[[str], object], bytes_: int) -> str:
+        with pytest.raises(Refusal) as no:
+            ask('{"payload": "e30="}'.ljust(bytes_))
+        return str(no.value)
+
+    def beat(text: str) -> object:
+        return desk.controller.beat(Beat(heartbeat=text))
+
+    most = sealed_bytes(limits.HEARTBEAT_BYTES)
+    assert "names no host" in answer(beat, most)
+    assert "larger than" in answer(beat, most + 1)
+    most = sealed_bytes(limits.JOIN_BYTES)
+    assert "names no host key" in answer(desk.controller.join, most)
+    assert "larger than" in answer(desk.controller.join, most + 1)
+    by_path = {route.path: route.limit for route in ROUTES}
+    assert sealed_bytes(limits.HEARTBEAT_BYTES) < by_path["/v1/beat"]
+    assert sealed_bytes(limits.JOIN_BYTES) < by_path["/v1/join"] < limits.HEARTBEAT_BYTES / 4
 
 
 def test_an_invited_host_waits_until_a_commit_admits_its_very_key(fleet: Fleet) -> None:
