@@ -43,8 +43,9 @@ class Stage:
     keep: bool = False
     """Leave the folder behind, to look at its logs."""
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    met: set[int] = field(default_factory=set)
-    """Process ids of this run that were seen alive: what is reaped at the end, should it be ours by then."""
+    met: dict[int, float] = field(default_factory=dict)
+    """Processes of this run that were seen alive, with their births: what is reaped at the end, should it be ours by
+    then. The daemons themselves are not among them: whoever started them collects them."""
 
     def __enter__(self) -> Stage:
         with contextlib.suppress(OSError, AttributeError):
@@ -190,7 +191,11 @@ class Stage:
                 process = psutil.Process(pid)
                 if pid != os.getpid() and process.environ().get("HOME") == str(self.root):
                     found[pid] = process
-        self.met |= set(found)
+        daemons = {daemon.pid for daemon in self.running.values()}
+        for pid, process in found.items():
+            with contextlib.suppress(psutil.Error):
+                if pid not in daemons:
+                    self.met[pid] = process.create_time()
         return [p for p in found.values() if _living(p)]
 
     def end(self) -> None:
@@ -213,11 +218,16 @@ def _living(process: psutil.Process) -> bool:
     return False
 
 
-def _reap(pids: set[int]) -> None:
-    """Collect orphans that were handed to us, so that a container's process table stays clean."""
-    for pid in sorted(pids):
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+def _reap(met: dict[int, float]) -> None:
+    """Collect orphans that were handed to us, so that a container's process table stays clean.
+
+    Only by number and birth: a number that was given away since may be another child of the process we live in, and
+    whoever started that one wants to hear how it ended.
+    """
+    for pid, born in sorted(met.items()):
+        with contextlib.suppress(ChildProcessError, psutil.Error):
+            if psutil.Process(pid).create_time() == born:
+                os.waitpid(pid, os.WNOHANG)
 
 
 def free_port() -> int:

@@ -191,9 +191,26 @@ def _neutral() -> dict[str, str]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    if _uncollected(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()
+
+
+def _uncollected(process: subprocess.Popen[bytes]) -> bool:
+    """Whether its number is still its own: it lives, or it ended and nobody has asked how. A zombie keeps it as well.
+
+    Once somebody did, whoever got the number since would be signalled in its place.
+    """
+    if process.returncode is not None:
+        return False
+    if not hasattr(os, "waitid"):
+        return True  # macOS: nobody else here asks about our children
+    try:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

@@ -88,3 +88,19 @@ def test_the_end_of_a_stage_reaches_its_own_and_nobody_who_merely_names_or_neigh
         for process in bystanders:
             process.kill()
             process.wait()
+
+
+def test_a_child_of_this_process_that_got_an_old_number_keeps_its_exit_status() -> None:
+    with Stage(say=lambda _: None) as stage:
+        child = subprocess.Popen([sys.executable, "-Sc", "raise SystemExit(7)"])
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        stage.met[child.pid] = psutil.Process(child.pid).create_time() - 60
+    assert child.wait() == 7
+
+
+def test_a_daemon_of_the_stage_is_collected_by_who_started_it() -> None:
+    with Stage(say=lambda _: None) as stage:
+        daemon = stage.start("daemon", sys.executable, "-Sc", "import time; time.sleep(60)")
+        assert [p.pid for p in stage.survivors()] == [daemon.pid]
+        assert stage.met == {}
+    assert daemon.returncode == -signal.SIGTERM
