@@ -73,7 +73,7 @@ URGENCIES = {
     ),
     "requests before what a correlation adds to requests": (
         model("z"),
-        (entry(0.1, name="a", inferred_mrpm=1_200), entry(0.1, name="z")),
+        (entry(0.1, name="a", inferred_mrpm=1_200, p95_ms=60_000), entry(0.1, name="z")),
     ),
 }
 
@@ -140,6 +140,12 @@ def test_demand_takes_turns_and_counts_what_each_has() -> None:
     grown = fleet.but(hosts=tuple(host(f"h{n}") for n in range(4)), profiles=(model("a"), model("z")))
     made = given_seats(grown, expect(entry(2, name="a", queue=9), entry(2, name="z")))
     assert owners(made) == ["a", "a", "z", "z"]
+
+
+def test_a_baseline_that_stands_lends_no_urgency_to_what_demand_adds() -> None:
+    fleet = Fleet(hosts=(host("h0"),), profiles=(model("a", 1), model("z")))
+    fleet = fleet.applied(planned(fleet, None)).but(hosts=(host("h0"), host("h1")))
+    assert owners(given_seats(fleet, expect(entry(2, name="a", queue=9), entry(2, name="z")))) == ["a", "z"]
 
 
 def test_a_profile_in_need_does_not_take_every_turn() -> None:

@@ -32,6 +32,7 @@ def aged(minutes: int, want: Profile | None = None, **changes: Any) -> Fleet:
 
 FALLS: dict[str, tuple[Fleet, ProfileForecast | None, int]] = {
     "nothing asked for long": (aged(60), entry(last_used_ms=NOW - 16 * MINUTE), 1),
+    "demand whose last request is that old": (aged(60), entry(7.2, last_used_ms=NOW - 16 * MINUTE), 1),
     "used within the cooldown": (aged(60), entry(last_used_ms=NOW - 14 * MINUTE), 4),
     "used when the cooldown ended": (aged(60), entry(last_used_ms=NOW - 15 * MINUTE), 1),
     "a lower peak within the cooldown": (aged(60), entry(1, watermarks=(at(20, 9), at(14, 4))), 2),

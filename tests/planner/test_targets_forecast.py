@@ -10,7 +10,7 @@ import pytest
 
 from gridops.base.ids import Digest, HostId, ProfileName
 from gridops.base.record import from_data, to_data
-from gridops.model.fleet import Host, Link
+from gridops.model.fleet import Drain, Host, Link
 from gridops.model.forecast import Band, Evidence, Forecast, ProfileForecast, Watermark
 from gridops.model.plan import CauseKind, DecisionKind, Plan
 from gridops.model.policy import ActionClass, LookAhead, PlanningPolicy, Risk
@@ -208,6 +208,18 @@ RISES: dict[str, tuple[ProfileForecast, Any, int]] = {
         lambda f: f.reporting("h5", cached=(digest("q4"),)),
         1,
     ),
+    "nor where the artifact is on a host that takes nothing": (
+        rising(),
+        lambda f: f.reporting("h5", cached=(digest("q4"),)).but(drains=(Drain(host=HostId("h5"), reason="fan"),)),
+        2,
+    ),
+    "nor where it is on a host that is forbidden": (
+        rising(),
+        lambda f: f.reporting("h5", cached=(digest("q4"),)).but(
+            profiles=(wide(1, 6, timing=SLOW, placement=PlacementRules(deny_hosts=(HostId("h5"),))),)
+        ),
+        2,
+    ),
     "by the rate of the fastest link": (
         rising(),
         lambda f: f.but(hosts=tuple(replace(h, links=(Link(name="download", rate_bps=10**10),)) for h in f.hosts)),
@@ -259,6 +271,10 @@ CANARIES = {
 def test_weak_evidence_buys_one_canary(name: str) -> None:
     asked, expected = CANARIES[name]
     assert wanted(planned(standing(wide(0)), expect(asked))) == expected
+
+
+def test_nor_is_what_presses_on_requests_weak() -> None:
+    assert wanted(planned(standing(wide(1)), expect(entry(2, queue=2, confidence_ppm=1)))) == 2
 
 
 def test_a_correlation_says_nothing_about_queues_latency_and_errors() -> None:
