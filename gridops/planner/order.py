@@ -48,19 +48,23 @@ def in_order(draft: Draft, items: Sequence[Item], width: Width) -> list[Item]:
     return [item for _, item in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def stakes(draft: Draft, replicas: Sequence[ReplicaId]) -> dict[ReplicaId, int]:
+def stakes(draft: Draft, replicas: Sequence[ReplicaId], width: Width) -> dict[ReplicaId, int]:
     """How much each of these matters among replicas of equal priority: more means that it is the worse to leave out.
 
-    The order above without what only helps packing (constrained and large first): urgency, then how few its profile has
-    before it, then harm; names last. For whoever compares whole placements. `replicas`: all that stand or look.
+    The order above as one number, no two alike within one turn: urgency, how few its profile has before it, then
+    constrained, large, harmed, and its name. For whoever compares whole placements. `replicas`: all that stand or look.
     """
     world, needs = draft.world, Needs(draft.world)
     found: dict[ReplicaId, int] = {}
     names = {split_replica(r)[0] for r in replicas}
     profiles = {name: profile for name, profile in world.profiles.items() if name in names}
     baseline = {name: count(profile, world) for name, profile in profiles.items()}
-    harms = {name: needs.harm(profile) for name, profile in profiles.items()}
-    degree = {name: n for n, name in enumerate(sorted(sorted(harms, reverse=True), key=lambda name: harms[name]))}
+
+    def place_in_turn(name: ProfileName) -> tuple[int, int, tuple[int, ...], ProfileName]:
+        hosts, size = width(name)
+        return hosts, -size, needs.harm(profiles[name]).relief_first, name
+
+    degree = {name: n for n, name in enumerate(sorted(profiles, key=place_in_turn, reverse=True))}
     # Who stands already comes before who is new.
     standing = {r for r, seated in draft.seats.items() if seated.origin is not None}
     had: Counter[ProfileName] = Counter()

@@ -37,12 +37,14 @@ class Given:
 
     draft: Draft
     left: tuple[Item, ...]
+    seats: Seats
 
 
 def given_seats(fleet: Fleet, forecast: Forecast | None) -> Given:
     world = look(replace(fleet.inputs(), forecast=forecast))
     draft = begin(world, choose(world, gather(world)))
-    return Given(draft, place(Seats(draft)))
+    seats = Seats(draft)
+    return Given(draft, place(seats), seats)
 
 
 def contest(*profiles: Profile, entries: tuple[ProfileForecast, ...], hosts: int = 1) -> Given:
@@ -243,11 +245,11 @@ def test_stakes_rank_replicas_as_the_order_does() -> None:
     )
     draft = made.draft
     everybody = [*draft.seats, *(i.replica for i in made.left)]
-    found = stakes(draft, everybody)
+    found = stakes(draft, everybody, made.seats.width)
     ranked = sorted(found, key=lambda r: (-found[r], r))
     assert ranked[:6] == ["a/1", "c/1", "b/1", "a/2", "c/2", "b/2"]
     assert all(found[ReplicaId(f"d/{n}")] < found[ReplicaId("b/2")] for n in (1, 2))
-    assert stakes(draft, everybody[::-1]) == found
+    assert stakes(draft, everybody[::-1], made.seats.width) == found
     assert len(set(found.values())) == len(found), "names settle the rest"
 
 
@@ -255,6 +257,7 @@ def test_who_stands_is_more_at_stake_than_who_is_new() -> None:
     fleet = Fleet(hosts=tuple(host(f"h{n}") for n in range(3)), profiles=(model("a", 3),))
     fleet = fleet.applied(planned(fleet, None))
     shrunk = fleet.but(hosts=fleet.hosts[1:], profiles=(model("a"),))
-    draft = given_seats(shrunk, expect(entry(3, name="a"))).draft
-    found = stakes(draft, sorted({*draft.seats, *(i.replica for i in draft.items)}))
+    made = given_seats(shrunk, expect(entry(3, name="a")))
+    draft = made.draft
+    found = stakes(draft, sorted({*draft.seats, *(i.replica for i in draft.items)}), made.seats.width)
     assert sorted(found, key=lambda r: -found[r]) == ["a/2", "a/3", "a/1", "a/4"]
