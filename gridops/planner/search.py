@@ -28,6 +28,9 @@ UNMET_PPM = 500_000
 SLOWER_PPM = 20_000
 """How much slower than the best known state the start may be, in the second part; falls to nothing at the end."""
 
+WEIGHT_MS = 10_000
+"""How much start-up time a unit of weight is worth while the search goes through worse states."""
+
 STALE = 150
 """Rounds without a new best after which the search returns to it."""
 
@@ -78,10 +81,12 @@ class Search:
             # Record-to-record travel: the current state may be a little worse than the best, less and less so; at first
             # in unmet weight, later in start-up time.
             if number < first and record[1]:
-                allowed = (record[0], record[1] + worth * WORSE_PPM * (first - number) // (first * PPM), 0)
+                worse = worth * WORSE_PPM * (first - number) // (first * PPM)
+                allowed = (record[0], (record[1] + worse) * WEIGHT_MS + record[2])
             else:
                 left = (rounds - number) * PPM // (rounds - first + 1)
-                allowed = (record[0], record[1], record[2] + record[2] * SLOWER_PPM // PPM * min(left, PPM) // PPM)
+                slower = record[2] * SLOWER_PPM // PPM * min(left, PPM) // PPM
+                allowed = (record[0], record[1] * WEIGHT_MS + record[2] + slower)
             self._round(number >= first or number % 4 == 3, allowed)
             number += 1
             stale += 1
@@ -106,7 +111,7 @@ class Search:
         for host in range(self.hosts):
             self._note(host)
 
-    def _round(self, costly: bool, ceiling: tuple[int, int, int]) -> None:
+    def _round(self, costly: bool, ceiling: tuple[int, int]) -> None:
         puzzle = self.puzzle
         loose = [n for n, spot in enumerate(puzzle.at) if spot is None]
         before, mark = puzzle.value, len(puzzle.journal)
@@ -116,8 +121,8 @@ class Search:
             puzzle.take(n)
         for host in chosen:
             self._note(host)
-        self._repair(removed + self._callers(loose, chosen), set(chosen))
-        good = puzzle.value <= before or puzzle.value[:3] < ceiling
+        self._repair(removed + self._callers(loose, chosen), set(chosen), costly)
+        good = puzzle.value <= before or (puzzle.short, puzzle.unmet * WEIGHT_MS + puzzle.start_ms) < ceiling
         if good and self._permitted(mark):
             puzzle.journal.clear()
             return
@@ -160,7 +165,7 @@ class Search:
 
     # -- repair ------------------------------------------------------------------------------------------------------
 
-    def _repair(self, pieces: list[int], chosen: set[int]) -> None:
+    def _repair(self, pieces: list[int], chosen: set[int], costly: bool) -> None:
         """Greedy, in an order that differs from round to round: by weight, by weight for its size, or by size."""
         puzzle, draws = self.puzzle, self.draws
         way = draws.below(4)
@@ -169,8 +174,9 @@ class Search:
             kind = puzzle.pieces[n].kind
             weight, size = puzzle.kinds[kind].weight, self.size[kind]
             base = (weight << 40) // size if way < 2 else weight << 20 if way == 2 else size
-            keyed.append((-(base * (768 + draws.below(512)) >> 10), n))
-        tight = draws.below(2) == 0
+            luck = 768 + draws.below(512)
+            keyed.append((-(base * luck >> 10), n))
+        tight = not costly and draws.below(2) == 0
         failed: set[int] = set()
         for _, n in sorted(keyed):
             kind = puzzle.pieces[n].kind
