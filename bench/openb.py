@@ -2,7 +2,7 @@
 
     python -m bench.openb                      BestFit and FGD on all hosts, and gridops on a sample of them
     python -m bench.openb --hosts 0            gridops on all hosts too (minutes with whole plans)
-    python -m bench.openb --departures         stays end: as recorded, and stretched until demand peaks at 130 %
+    python -m bench.openb --departures         stays end: as recorded, and twice and longer, until demand peaks at 130 %
 
 Pods come in the order of the list, and from its beginning again, until 130 % of all GPUs have been asked for; whoever
 finds no seat is turned away for good. `--shuffled` mixes them as the published experiments do. gridops does not model
@@ -32,6 +32,7 @@ from bench.yard.cluster import (
     stretch_to,
     total_gpu,
     turn_over,
+    twice,
 )
 from bench.yard.pods import Opened, Through, WholePlans, inputs
 from bench.yard.published import FGD, BestFit
@@ -106,8 +107,7 @@ def arrival_row(policy: str, setting: Setting) -> str:
     return f"{mean(found):>16} % {len(found):4} runs of {len(given)} pods, {cpu_s:.1f} CPU s each"
 
 
-def departure_row(policy: str, setting: Setting, stretch: float) -> str:
-    given = setting.pods
+def departure_row(policy: str, setting: Setting, given: Sequence[Pod], stretch: float) -> str:
     runs = [turn_over(POLICIES[policy](o, setting.name), given, setting.total, stretch) for o in setting.orders()]
     served = mean([r.served_percent for r in runs])
     refused = statistics.fmean(r.refused for r in runs)
@@ -124,9 +124,12 @@ def table(chosen: argparse.Namespace) -> None:
             if not chosen.departures:
                 print(title, arrival_row(policy, setting), flush=True)
             elif setting.pods[-1].gone:
-                longer = stretch_to(setting.pods, setting.total)
-                print(title, departure_row(policy, setting, 1.0), "(as recorded)", flush=True)
-                print(title, departure_row(policy, setting, longer), f"(stays x {longer:.0f})", flush=True)
+                crowd = twice(setting.pods)
+                longer = stretch_to(crowd, setting.total)
+                print(title, departure_row(policy, setting, setting.pods, 1.0), "(as recorded)", flush=True)
+                print(
+                    title, departure_row(policy, setting, crowd, longer), f"(twice, stays x {longer:.1f})", flush=True
+                )
 
 
 def main(arguments: Sequence[str]) -> None:
