@@ -180,6 +180,14 @@ class HostLine:
 
 
 @record
+class CodeCount:
+    """On how many declared hosts this is the reason."""
+
+    code: str
+    hosts: int
+
+
+@record
 class Unplaced:
     """A wanted replica that stands nowhere: exactly one headline (structural before capacity before waiting)."""
 
@@ -187,8 +195,11 @@ class Unplaced:
     code: str
     detail: str
     hosts: tuple[HostLine, ...]
+    """One line per declared host. In a plan that would have more than `limits.HOST_LINES` of them, only the nearest."""
     nearest: HostId | None = None
     short_bytes: int | None = None
+    counts: tuple[CodeCount, ...] | None = None
+    """Where the lines are left out: declared hosts by reason."""
 
 
 @record
@@ -200,9 +211,18 @@ class Term:
     runner_up: int | None = None
 
 
+class ChosenBy(StrEnum):
+    """Why a seat may be the choice although another host compares better."""
+
+    STAYS = "stays"
+    """It stood there; what may stay, stays."""
+    TOGETHER = "together"
+    """Seated with others, so that more of them find a seat than if each took what is best for itself."""
+
+
 @record
 class Choice:
-    """Why a replica stands where it stands."""
+    """Why a replica stands where it stands: the winner, the best other host, and both by term."""
 
     replica: ReplicaId
     host: HostId
@@ -211,6 +231,8 @@ class Choice:
     fits: int
     """Hosts that could hold it."""
     rejected: tuple[HostLine, ...] = ()
+    by: ChosenBy | None = None
+    """None: the first term that differs decided, and where none does, the name."""
 
 
 @record

@@ -32,19 +32,24 @@ from gridops.model.plan import (
 )
 from gridops.model.snapshot import Snapshot
 from gridops.planner.change_sets import tie
+from gridops.planner.choices import recorded
 from gridops.planner.diff import Reasons, decisions_digest, diff, side, side_of, terms_differences
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.incumbents import Verdict, mark
 from gridops.planner.report import notes, shortfalls, waiting
 from gridops.planner.targets import Targets, terms_of
-from gridops.planner.why import unplaced
 from gridops.planner.world import Inputs, World, restricted
 
 
-def assemble(draft: Draft, targets: Targets, left: Sequence[Item], retirements: tuple[Retirement, ...]) -> Plan:
-    """The plan of a finished draft. `left` are the items that found no seat."""
+def assemble(
+    draft: Draft,
+    targets: Targets,
+    left: Sequence[Item],
+    missing: tuple[Unplaced, ...],
+    retirements: tuple[Retirement, ...],
+) -> Plan:
+    """The plan of a finished draft. `left` are the items that found no seat, `missing` those that stand nowhere."""
     inputs = draft.world.inputs
-    missing = tuple(unplaced(draft, i) for i in sorted(_homeless(left), key=lambda i: replica_key(i.replica)))
     placement = tuple(draft.seats[r].assignment for r in sorted(draft.seats, key=replica_key))
     launches = _launches(draft.seats)
     terms = _terms(draft, placement, targets)
@@ -71,7 +76,7 @@ def assemble(draft: Draft, targets: Targets, left: Sequence[Item], retirements: 
         retirements=retirements,
         report=Report(
             unplaced=missing,
-            choices=tuple(sorted((c for c in draft.choices), key=lambda c: replica_key(c.replica))),
+            choices=recorded(draft),
             shortfalls=shortfalls(draft),
             waiting=waiting(draft, left),
             notes=notes(draft),
@@ -103,11 +108,6 @@ def reads(decisions: Sequence[Decision], inputs: Inputs) -> ReadSet:
 def _absent(name: ProfileName) -> Digest:
     """A profile that is not declared reads as its absence: declaring it again changes what was read."""
     return canon.digest({"absent": name})
-
-
-def _homeless(left: Sequence[Item]) -> list[Item]:
-    """Items that stand nowhere now: new ones, and those whose host is no longer ours."""
-    return [i for i in left if i.origin is None or i.origin.verdict is Verdict.RELEASE]
 
 
 def _launches(seats: Mapping[ReplicaId, Seated]) -> tuple[Launch, ...]:

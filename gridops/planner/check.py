@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from gridops.base import canon
+from gridops.base import canon, limits
 from gridops.base.codes import placement as codes
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of, to_data
 from gridops.model.fleet import Device, DeviceKind, Host, HostClass
 from gridops.model.intent import Desired, Intent
-from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind, Launch, Plan, Terms
+from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind, Launch, Plan, Terms, Unplaced
 from gridops.model.policy import ActionClass, Risk
 from gridops.model.profile import Config, Downtime, Profile
 from gridops.model.snapshot import (
@@ -497,8 +497,7 @@ def _complete(view: _View) -> Iterator[str]:
     for u in view.plan.report.unplaced:
         if not u.code.startswith("GO5") or not u.detail:
             yield f"{u.replica} is unplaced without a headline"
-        if [line.host for line in u.hosts] != sorted(view.hosts):
-            yield f"{u.replica} is unplaced without exactly one line per declared host"
+        yield from _reasons(view, u, lines=len(missing) * len(view.hosts))
     silence = _mass_silence(view)
     for profile in view.profiles.values():
         wanted = view.wanted(profile)
@@ -513,6 +512,23 @@ def _complete(view: _View) -> Iterator[str]:
         gone = d.kind is DecisionKind.REMOVE and d.profile not in view.profiles
         if gone and d.profile not in {r.profile for r in view.plan.retirements} | set(view.names.values()):
             yield f"{d.profile} is removed without a retirement"
+
+
+def _reasons(view: _View, missing: Unplaced, lines: int) -> Iterator[str]:
+    """One line per declared host; in a plan that would have too many `lines`, counts that add up to the hosts."""
+    told = [line.host for line in missing.hosts]
+    if lines <= limits.HOST_LINES:
+        if missing.counts is not None or told != sorted(view.hosts):
+            yield f"{missing.replica} is unplaced without exactly one line per declared host"
+        return
+    counts = missing.counts or ()
+    listed = [c.code for c in counts]
+    if sum(c.hosts for c in counts) != len(view.hosts) or listed != sorted(set(listed)):
+        yield f"{missing.replica} is unplaced, and its reasons do not add up to {len(view.hosts)} declared hosts"
+    if any(c.hosts < 1 or not c.code.startswith("GO5") for c in counts):
+        yield f"{missing.replica} is unplaced for a reason that is none or of no host"
+    if told != [h for h in (missing.nearest,) if h is not None]:
+        yield f"{missing.replica} is unplaced with lines of other hosts than the nearest"
 
 
 def _promises(view: _View) -> Iterator[str]:

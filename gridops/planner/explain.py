@@ -1,31 +1,79 @@
-"""Why every other host did not get a replica, made on demand: plans of large fleets do not carry these lines. Pure.
+"""Everything there is to say about one replica, made on demand: plans of large fleets do not carry it. Pure.
 
 Called by `gridops explain`. It walks the planner's own steps again, so the answer is the planner's and not a guess.
+What would place a replica that stands nowhere is `fixes`' question.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from gridops.base.ids import ReplicaId
-from gridops.model.plan import HostLine
-from gridops.planner.draft import begin
+from gridops.model.plan import Cause, CauseKind, Choice, HostLine, Plan, Unplaced
+from gridops.planner.choices import choice_of
+from gridops.planner.draft import Item, begin
 from gridops.planner.gather import gather
 from gridops.planner.place import place
 from gridops.planner.room import make_room
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
-from gridops.planner.why import lines_for
+from gridops.planner.why import homeless, in_lines, lines_for
 from gridops.planner.world import Inputs, look
 
 
-def rejected_by(inputs: Inputs, replica: ReplicaId) -> tuple[HostLine, ...]:
-    """One line per host that has no room for the replica once the plan stands; none for one that never looked."""
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The planner's steps walked to their end: everybody's seat, and who found none."""
+
+    seats: Seats
+    left: tuple[Item, ...]
+
+
+def walk(inputs: Inputs) -> Walk:
+    """The steps of `planner.plan` up to the finished draft."""
     world = look(inputs)
-    draft = begin(world, choose(world, gather(world)))
-    item = next((i for i in draft.items if i.replica == replica), None)
-    if item is None:
-        return ()
-    seats = Seats(draft)
-    make_room(seats, place(seats))
+    seats = Seats(begin(world, choose(world, gather(world))))
+    return Walk(seats, make_room(seats, place(seats)))
+
+
+def told(plan: Plan, walked: Walk, replica: ReplicaId) -> Plan:
+    """The plan with its report complete about one replica: how its seat compares, or why each host does not take it."""
+    report, choice, missing = plan.report, choice_in(walked, replica), missing_in(walked, replica)
+    if choice is not None:
+        others = tuple(c for c in report.choices if c.replica != replica)
+        report = replace(report, choices=(*others, choice))
+    if missing is not None:
+        report = replace(report, unplaced=tuple(missing if u.replica == replica else u for u in report.unplaced))
+    return replace(plan, report=report)
+
+
+def choice_in(walked: Walk, replica: ReplicaId) -> Choice | None:
+    """How its seat compares with the best other host, and why the others have no room; None without a seat."""
+    choice = choice_of(walked.seats, replica)
+    return None if choice is None else replace(choice, rejected=_rejected(walked, replica))
+
+
+def missing_in(walked: Walk, replica: ReplicaId) -> Unplaced | None:
+    """The headline of a replica that stands nowhere, with one line per declared host whatever the size of the fleet."""
+    item = next((i for i in homeless(walked.left) if i.replica == replica), None)
+    return None if item is None else in_lines(walked.seats.draft, item)
+
+
+def rejected_by(inputs: Inputs, replica: ReplicaId) -> tuple[HostLine, ...]:
+    """One line per host that has no room for the replica once the plan stands; of all hosts if it stands nowhere."""
+    walked = walk(inputs)
+    missing = missing_in(walked, replica)
+    return _rejected(walked, replica) if missing is None else missing.hosts
+
+
+def _rejected(walked: Walk, replica: ReplicaId) -> tuple[HostLine, ...]:
+    """Hosts beside its own that have no room for it."""
+    draft = walked.seats.draft
     seated = draft.seats.get(replica)
-    here = None if seated is None else seated.assignment.seat.host
-    return tuple(line for line in lines_for(draft, item) if line.host != here)
+    profile = draft.world.profiles.get(seated.assignment.profile) if seated is not None else None
+    if seated is None or profile is None:
+        return ()
+    asked = next((i for i in draft.items if i.replica == replica), None)
+    item = asked or Item(replica, profile, Cause(kind=CauseKind.INTENT, detail="stands there"), seated.origin)
+    host = seated.assignment.seat.host
+    return tuple(line for line in lines_for(draft, item) if line.host != host)

@@ -14,6 +14,7 @@ from gridops.planner.place import place
 from gridops.planner.room import make_room
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose, retirements
+from gridops.planner.why import unplaced
 from gridops.planner.world import Inputs, look
 
 __all__ = ["Inputs", "plan"]
@@ -34,5 +35,7 @@ def plan(inputs: Inputs) -> Plan:
     left = place(seats)
     # Make room for who is left: others move, or the less important give way.
     left = make_room(seats, left)
+    # Why the others stand nowhere.
+    missing = unplaced(seats, left)
     # Decisions against the parent, change sets, what was read, and the report.
-    return assemble(draft, targets, left, retirements(world, set(renames(world)), targets.removed))
+    return assemble(draft, targets, left, missing, retirements(world, set(renames(world)), targets.removed))

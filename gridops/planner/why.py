@@ -1,57 +1,84 @@
-"""Why a replica does not fit: one coded line per declared host, and of all lines exactly one headline.
+"""Why a replica stands nowhere: one coded line per declared host, and of all reasons exactly one headline.
 
 The headline is what a person has to change: a structural reason if the rules alone leave no host, else what the hosts
-lack, else what they wait for. Called while placing (for small fleets), for every unplaced replica, and by `explain`.
+lack, else what they wait for. `unplaced` is called by `planner.plan` for whoever found no seat; a large plan carries
+counts by reason instead of lines (`survey`). `lines_for` is for `explain` and for the choices of small fleets.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
+from gridops.base import limits
 from gridops.base.codes import placement as codes
-from gridops.base.ids import HostId
+from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
 from gridops.base.units import render_lack
 from gridops.footprint.need import UnknownNeed, need
-from gridops.model.plan import HostLine, Unplaced
-from gridops.model.profile import Profile
+from gridops.model.plan import CodeCount, HostLine, Unplaced
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.draft import Draft, Item
 from gridops.planner.eligible import Way, open_way
+from gridops.planner.incumbents import Verdict
+from gridops.planner.seats import Seats
+from gridops.planner.survey import CAPACITY, STRUCTURAL, WAITING, Survey, Tally, is_memory, progress, stage, tally_of
+from gridops.planner.survey import missing_bytes as short
 
-STRUCTURAL, CAPACITY, WAITING = range(3)
+__all__ = ["CAPACITY", "STRUCTURAL", "WAITING", "homeless", "lines_for", "rejected", "short", "stage", "unplaced"]
+
 EXPLAINED_HOSTS = 16
 """Choices carry why other hosts were rejected in fleets up to this size; beyond, `explain` makes it on demand."""
 
 
-def stage(code: str) -> int:
-    """Which kind of reason a placement code is, by its range."""
-    return STRUCTURAL if code < "GO520" else CAPACITY if code < "GO540" else WAITING
+def unplaced(seats: Seats, left: Sequence[Item]) -> tuple[Unplaced, ...]:
+    """The headline of everybody who stands nowhere, in order. Replicas of one profile are told the same."""
+    draft, items = seats.draft, homeless(left)
+    whole = len(items) * len(draft.world.hosts) <= limits.HOST_LINES
+    survey = None if whole or not items else Survey(seats)
+    known: dict[tuple[ProfileName, HostId | None], Unplaced] = {}
+    for item in items:
+        key = item.profile.name, item.pin
+        if key not in known:
+            known[key] = in_lines(draft, item) if survey is None else in_counts(draft, item, survey)
+    return tuple(replace(known[i.profile.name, i.pin], replica=i.replica) for i in items)
+
+
+def homeless(left: Sequence[Item]) -> list[Item]:
+    """Items that stand nowhere now, in order: new ones, and those whose host is no longer ours."""
+    found = [i for i in left if i.origin is None or i.origin.verdict is Verdict.RELEASE]
+    return sorted(found, key=lambda i: replica_key(i.replica))
+
+
+def in_lines(draft: Draft, item: Item) -> Unplaced:
+    """With one line per declared host."""
+    lines = lines_for(draft, item)
+    return replace(_headed(draft, item, tally_of(lines)), hosts=lines)
+
+
+def in_counts(draft: Draft, item: Item, survey: Survey) -> Unplaced:
+    """With the declared hosts counted by reason, and the line of the nearest alone."""
+    tally = survey.tally(item.profile, item.pin)
+    found = _headed(draft, item, tally)
+    counts = tuple(CodeCount(code=code, hosts=r.hosts) for code, r in sorted(tally.reasons.items()))
+    near = () if found.nearest is None else (_line_at(draft, item, found.nearest),)
+    return replace(found, hosts=tuple(n for n in near if n is not None), counts=counts)
 
 
 def lines_for(draft: Draft, item: Item) -> tuple[HostLine, ...]:
     """Why the replica does not fit, one line per declared host in order; of several configs the closest one."""
-    found = []
-    for host in draft.world.hosts:
-        options = [line for c in range(len(item.profile.configs)) if (line := _line(draft, item, c, host)) is not None]
-        if options:
-            # Later stages came further; of two short of memory, the one less short; then the preferred config.
-            found.append(max(options, key=lambda line: (_progress(line), -(short(line) or 0))))
-    return tuple(found)
+    found = (_line_at(draft, item, host) for host in draft.world.hosts)
+    return tuple(line for line in found if line is not None)
 
 
-def short(line: HostLine) -> int | None:
-    """By how many bytes a line misses; None when it is not about bytes."""
-    return line.need - line.have if line.unit == "bytes" and line.need is not None and line.have is not None else None
+def rejected(draft: Draft, item: Item) -> tuple[HostLine, ...]:
+    """Lines for a choice, where the fleet is small enough to carry them."""
+    return lines_for(draft, item) if len(draft.world.hosts) <= EXPLAINED_HOSTS else ()
 
 
-def unplaced(draft: Draft, item: Item) -> Unplaced:
-    """The headline and the lines of one replica that found no seat."""
-    lines = lines_for(draft, item)
-    code, detail = _headline(draft, item, lines)
-    near = [(amount, line.host) for line in lines if (amount := short(line)) is not None and _memory(line)]
-    amount, nearest = min(near) if near else (None, None)
-    return Unplaced(replica=item.replica, code=code, detail=detail, hosts=lines, nearest=nearest, short_bytes=amount)
+def _line_at(draft: Draft, item: Item, host: HostId) -> HostLine | None:
+    """Later stages came further; of two short of memory, the one less short; then the preferred config."""
+    options = [line for c in range(len(item.profile.configs)) if (line := _line(draft, item, c, host)) is not None]
+    return max(options, key=lambda line: (progress(line.code), -(short(line) or 0))) if options else None
 
 
 def _line(draft: Draft, item: Item, position: int, host: HostId) -> HostLine | None:
@@ -65,58 +92,51 @@ def _line(draft: Draft, item: Item, position: int, host: HostId) -> HostLine | N
     return way
 
 
-def _progress(line: HostLine) -> int:
-    """How far a host came: capacity is nearer than waiting, and both nearer than a rule that forbids for good."""
-    return {STRUCTURAL: 0, WAITING: 1, CAPACITY: 2}[stage(line.code)] + int(_memory(line))
+def _headed(draft: Draft, item: Item, tally: Tally) -> Unplaced:
+    """The headline and the nearest miss, without lines."""
+    code, detail = _headline(draft, item, tally)
+    near = [(r.short_bytes, r.nearest) for c, r in tally.reasons.items() if is_memory(c)]
+    amount, nearest = min(near) if near else (None, None)
+    replica: ReplicaId = item.replica
+    return Unplaced(replica=replica, code=code, detail=detail, hosts=(), nearest=nearest, short_bytes=amount)
 
 
-def _memory(line: HostLine) -> bool:
-    return line.code in (codes.INSUFFICIENT_DEVICE_MEMORY.code, codes.INSUFFICIENT_HOST_MEMORY.code)
-
-
-def _headline(draft: Draft, item: Item, lines: Sequence[HostLine]) -> tuple[str, str]:
-    if not lines:
+def _headline(draft: Draft, item: Item, tally: Tally) -> tuple[str, str]:
+    if not tally.reasons:
         return codes.NO_DEVICES.code, "no host is declared"
     reasons = [need(c, draft.world.planning) for c in item.profile.configs]
     if reasons and all(isinstance(r, UnknownNeed) for r in reasons):
         first = next(r for r in reasons if isinstance(r, UnknownNeed))
         return codes.FOOTPRINT_UNKNOWN.code, first.reason
-    if (spanning := _spans_hosts(draft, item.profile, lines)) is not None:
+    if (spanning := _spans_hosts(item, tally)) is not None:
         return codes.MULTI_HOST_UNSUPPORTED.code, spanning
-    relevant = [line for line in lines if line.code != codes.PINNED_ELSEWHERE.code] or list(lines)
-    stages = {stage(line.code) for line in relevant}
+    relevant = [c for c in tally.reasons if c != codes.PINNED_ELSEWHERE.code] or list(tally.reasons)
+    stages = {stage(c) for c in relevant}
     chosen = CAPACITY if CAPACITY in stages else WAITING if WAITING in stages else STRUCTURAL
-    of_stage = [line for line in relevant if stage(line.code) == chosen]
-    return _summary(of_stage, len(lines))
+    # The most frequent code, of equals the first. That a host has its share of the profile already is nobody's
+    # shortage while others lack something.
+    of_stage = [c for c in relevant if stage(c) == chosen]
+    code = min(of_stage, key=lambda c: (c == codes.MAX_PER_HOST.code, -tally.reasons[c].hosts, c))
+    return code, _told(draft, item, tally, code)
 
 
-def _summary(lines: Sequence[HostLine], hosts: int) -> tuple[str, str]:
-    """The most frequent code (of equals the first), told by the host that is nearest.
-
-    That a host has its share of the profile already is nobody's shortage while others lack something.
-    """
-    counts = Counter(line.code for line in lines)
-    code = min(counts, key=lambda c: (c == codes.MAX_PER_HOST.code, -counts[c], c))
-    nearest = min((line for line in lines if line.code == code), key=lambda line: (short(line) or 0, line.host))
+def _told(draft: Draft, item: Item, tally: Tally, code: str) -> str:
+    """The headline, told by the host that is nearest."""
+    nearest = _line_at(draft, item, tally.reasons[code].nearest)
+    assert nearest is not None, "a host that has a reason has a line"
     if nearest.unit == "bytes" and nearest.need is not None and nearest.have is not None:
         _, _, missing = render_lack(nearest.need, nearest.have)
-        return code, f"fits on none of {hosts} hosts; nearest: {nearest.host} is {missing} short"
-    return code, f"fits on none of {hosts} hosts; {nearest.host}: {nearest.detail}"
+        return f"fits on none of {tally.hosts} hosts; nearest: {nearest.host} is {missing} short"
+    return f"fits on none of {tally.hosts} hosts; {nearest.host}: {nearest.detail}"
 
 
-def _spans_hosts(draft: Draft, profile: Profile, lines: Sequence[HostLine]) -> str | None:
+def _spans_hosts(item: Item, tally: Tally) -> str | None:
     """The sentence for a replica that would need several hosts: each lacks devices, together they would not."""
-    lacking = [line for line in lines if line.code == codes.NO_DEVICES.code]
-    others = [line for line in lines if line.code != codes.NO_DEVICES.code and stage(line.code) != STRUCTURAL]
-    if not lacking or others:
+    others = [c for c in tally.reasons if c != codes.NO_DEVICES.code and stage(c) != STRUCTURAL]
+    if codes.NO_DEVICES.code not in tally.reasons or others:
         return None
-    wanted = min(c.devices.count for c in profile.configs)
-    have = [line.have or 0 for line in lacking]
-    if wanted < 2 or max(have) == 0 or sum(have) < wanted:
+    wanted = min(c.devices.count for c in item.profile.configs)
+    most = tally.most_devices
+    if wanted < 2 or most == 0 or tally.all_devices < wanted:
         return None
-    return f"needs {wanted} devices, the largest host has {max(have)}, and one replica never spans hosts"
-
-
-def rejected(draft: Draft, item: Item) -> tuple[HostLine, ...]:
-    """Lines for a choice, where the fleet is small enough to carry them."""
-    return lines_for(draft, item) if len(draft.world.hosts) <= EXPLAINED_HOSTS else ()
+    return f"needs {wanted} devices, the largest host has {most}, and one replica never spans hosts"

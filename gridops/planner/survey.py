@@ -1,0 +1,291 @@
+"""Why a profile fits on no host, over all hosts at once: how many hosts each reason keeps out, and which is nearest.
+
+Says by arrays what `why.line_at` says host by host, in the same order of rules, for plans that are too large to carry a
+line per host; a property test holds the two against each other. Called by `why`; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gridops.base.codes import placement as codes
+from gridops.base.ids import HostId, ProfileName, ReplicaId
+from gridops.footprint.need import identity
+from gridops.model.plan import HostLine
+from gridops.model.profile import Config, Profile
+from gridops.model.snapshot import ResidencyState
+from gridops.planner.capacity import Ask, Offer
+from gridops.planner.eligible import Way, judge
+from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Bools, Grid, Ints
+from gridops.planner.openings import Opening
+from gridops.planner.seats import Seats
+
+STRUCTURAL, CAPACITY, WAITING = range(3)
+
+BEFORE_NAMES = frozenset(
+    c.code for c in (codes.NO_RUNTIME, codes.WRONG_BACKEND, codes.MISSING_TAG, codes.FORBIDDEN_TAG, codes.TIER_TOO_LOW)
+)
+"""Rules that `eligible` asks before it looks at names of hosts; the other rules about shapes come after."""
+
+FITS = "fits"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One code: on how many hosts, and on which of them the least is missing."""
+
+    hosts: int
+    nearest: HostId
+    short_bytes: int
+    """0 where it is not about bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """All hosts by reason. `most_devices` and `all_devices` are of the hosts that have too few."""
+
+    reasons: dict[str, Reason]
+    most_devices: int = 0
+    all_devices: int = 0
+
+    @property
+    def hosts(self) -> int:
+        return sum(r.hosts for r in self.reasons.values())
+
+
+def stage(code: str) -> int:
+    """Which kind of reason a placement code is, by its range."""
+    return STRUCTURAL if code < "GO520" else CAPACITY if code < "GO540" else WAITING
+
+
+def progress(code: str) -> int:
+    """How far a host came: capacity is nearer than waiting, and both nearer than a rule that forbids for good."""
+    return {STRUCTURAL: 0, WAITING: 1, CAPACITY: 2}[stage(code)] + int(is_memory(code))
+
+
+def is_memory(code: str) -> bool:
+    return code in (codes.INSUFFICIENT_DEVICE_MEMORY.code, codes.INSUFFICIENT_HOST_MEMORY.code)
+
+
+def missing_bytes(line: HostLine) -> int | None:
+    """By how many bytes a line misses; None when it is not about bytes."""
+    return line.need - line.have if line.unit == "bytes" and line.need is not None and line.have is not None else None
+
+
+def tally_of(lines: Iterable[HostLine]) -> Tally:
+    """The same from one line per host."""
+    groups: dict[str, list[HostLine]] = {}
+    for line in lines:
+        groups.setdefault(line.code, []).append(line)
+    reasons = {}
+    for code in sorted(groups):
+        short, nearest = min((missing_bytes(line) or 0, line.host) for line in groups[code])
+        reasons[code] = Reason(len(groups[code]), nearest, short)
+    have = [line.have or 0 for line in groups.get(codes.NO_DEVICES.code, ())]
+    return Tally(reasons, max(have, default=0), sum(have))
+
+
+class Survey:
+    """Asks about one profile after the other on the finished board."""
+
+    def __init__(self, seats: Seats) -> None:
+        self._seats = seats
+        names = [view.closed.code if view.closed is not None else "" for view in seats.grid.views]
+        self._closed = {code: np.array([n == code for n in names], np.bool_) for code in sorted(set(names) - {""})}
+
+    def tally(self, profile: Profile, pin: HostId | None) -> Tally:
+        """Every declared host by the reason why it does not take one more replica of the profile."""
+        seats, grid = self._seats, self._seats.grid
+        found = [_Answers(seats, profile, opening, self._closed) for opening in seats.openings(profile)]
+        best = found[0]
+        for other in found[1:]:
+            best.improve(other)
+        if pin is not None:
+            best.set(np.arange(len(grid.ids)) != grid.row.get(pin, -1), codes.PINNED_ELSEWHERE.code)
+        return best.tally(grid)
+
+
+class _Answers:
+    """What each host answers to one config: a code (by number), and by how much it is short."""
+
+    def __init__(self, seats: Seats, profile: Profile, opening: Opening, closed: Mapping[str, Bools]) -> None:
+        grid, size = seats.grid, len(seats.grid.ids)
+        self.names: list[str] = [FITS]
+        self.code: Ints = np.zeros(size, np.int64)
+        self.short: Ints = np.zeros(size, np.int64)
+        self.devices: Ints = np.zeros(size, np.int64)
+        self._open: Bools = np.ones(size, np.bool_)
+        ways = [_way(profile, opening.config, seats, n) for n in range(len(grid.examples))]
+        self._rules(grid, profile, ways, closed)
+        self._failed(grid, ways)
+        self._counts(grid, profile)
+        self._price(seats)
+        self._disk(grid, opening)
+        self._memory(seats, profile, opening)
+
+    def set(self, where: Bools, code: str, short: Ints | int = 0) -> None:
+        """This is the answer of these hosts, whatever was said before."""
+        if code not in self.names:
+            self.names.append(code)
+        self.code[where] = self.names.index(code)
+        self.short[where] = short
+
+    def improve(self, other: _Answers) -> None:
+        """Where the other config came nearer, its answer counts. A config that fits says nothing here."""
+        mine, theirs = self._progress(), other._progress()
+        nearer = (theirs > mine) | ((theirs == mine) & (other.short < self.short))
+        for n, code in enumerate(other.names):
+            where = nearer & (other.code == n)
+            if n and where.any():
+                self.set(where, code, other.short[where])
+                self.devices[where] = other.devices[where]
+
+    def tally(self, grid: Grid) -> Tally:
+        reasons = {}
+        for n, code in sorted(enumerate(self.names), key=lambda pair: pair[1]):
+            rows = np.flatnonzero(self.code == n)
+            if n and len(rows):
+                nearest = rows[np.argmin(self.short[rows])]  # rows stand in the order of host names
+                reasons[code] = Reason(len(rows), grid.ids[nearest], int(self.short[nearest]))
+        have = self.devices[self._is(codes.NO_DEVICES.code)]
+        return Tally(reasons, int(have.max(initial=0)), int(have.sum()))
+
+    def _progress(self) -> Ints:
+        levels = np.array([-1, *(progress(code) for code in self.names[1:])], np.int64)
+        found: Ints = levels[self.code]
+        return found
+
+    def _is(self, code: str) -> Bools:
+        number = self.names.index(code) if code in self.names else -1
+        found: Bools = self.code == number
+        return found
+
+    def _refuse(self, where: Bools, code: str, short: Ints | int = 0) -> None:
+        """The answer of those among these hosts that no rule has refused before."""
+        fresh = where & self._open
+        if fresh.any():
+            self.set(fresh, code, short if isinstance(short, int) else short[fresh])
+            self._open &= ~fresh
+
+    # -- in the order of `eligible` and `capacity` -------------------------------------------------------------------
+
+    def _rules(self, grid: Grid, profile: Profile, ways: Sequence[Way | HostLine], closed: Mapping[str, Bools]) -> None:
+        for code in (codes.OTHER_SCOPE.code, codes.EXTERNAL_HOST.code):
+            if code in closed:
+                self._refuse(closed[code], code)
+        lines = {n: way for n, way in enumerate(ways) if isinstance(way, HostLine)}
+        for n, line in lines.items():
+            if line.code in BEFORE_NAMES:
+                self._refuse(grid.shape == n, line.code)
+        named, denied = np.zeros(len(self.code), np.bool_), np.zeros(len(self.code), np.bool_)
+        rules = profile.placement
+        if rules.allow_hosts:
+            named[[grid.row[h] for h in rules.allow_hosts if h in grid.row]] = True
+            self._refuse(~named, codes.NOT_ALLOWED.code)
+        denied[[grid.row[h] for h in rules.deny_hosts if h in grid.row]] = True
+        self._refuse(denied, codes.DENIED.code)
+        for n, line in lines.items():
+            if line.code == codes.NO_DEVICES.code:
+                self.devices[grid.shape == n] = line.have or 0
+            self._refuse(grid.shape == n, line.code)
+        for code, where in closed.items():
+            self._refuse(where, code)
+
+    def _failed(self, grid: Grid, ways: Sequence[Way | HostLine]) -> None:
+        where = np.zeros(len(self.code), np.bool_)
+        launches = {n: identity(way.launch) for n, way in enumerate(ways) if isinstance(way, Way)}
+        for launch in sorted(set(launches.values())):
+            rows = [n for n, state in grid.runs(launch) if state is ResidencyState.FAILED]
+            where[[n for n in rows if launches.get(int(grid.shape[n])) == launch]] = True
+        self._refuse(where, codes.FAILED_HERE.code)
+
+    def _counts(self, grid: Grid, profile: Profile) -> None:
+        self._refuse(grid.present >= grid.limit, codes.MAX_REPLICAS.code)
+        here = _spread(grid, profile.name)
+        if profile.max_per_host is not None:
+            self._refuse(here >= profile.max_per_host, codes.MAX_PER_HOST.code)
+        others = grid.distinct - (here > 0)
+        crowd = others + 1 > grid.sociable
+        if profile.colocation.max is not None:
+            crowd |= others + 1 > profile.colocation.max
+        crowd &= others > 0
+        for name in grid.shunned(profile):
+            crowd |= _spread(grid, name) > 0
+        self._refuse(crowd, codes.COLOCATION.code)
+
+    def _price(self, seats: Seats) -> None:
+        grid, ceiling = seats.grid, seats.draft.world.budgets.price
+        if ceiling is None:
+            return
+        unknown = ~grid.holds & (grid.price == UNKNOWN_PRICE_MICRO)
+        if ceiling.unknown == "refuse":
+            self._refuse(unknown, codes.PRICE_UNKNOWN.code)
+        dear = seats.draft.board.price_micro + grid.price > ceiling.max_per_hour_micro
+        self._refuse(~grid.holds & ~unknown & dear, codes.PRICE_CEILING.code)
+
+    def _disk(self, grid: Grid, opening: Opening) -> None:
+        missing = np.zeros(len(self.code), np.int64)
+        for file in opening.config.artifact.files:
+            missing += np.where(grid.has(file.sha256), 0, file.size_bytes)
+        full = (missing > 0) & (missing > grid.disk_free)
+        self._refuse(full, codes.DISK_FULL.code, missing - np.maximum(grid.disk_free, 0))
+
+    def _memory(self, seats: Seats, profile: Profile, opening: Opening) -> None:
+        """Too little on the devices, or on the RAM beside them; where pools work together, the board is asked."""
+        grid = seats.grid
+        rows = np.flatnonzero(self._open)
+        at = opening.place[rows]
+        rows, at = rows[at >= 0], at[at >= 0]
+        if not len(rows):
+            return
+        if not opening.loose:
+            self._ask(seats, profile, opening, rows)
+            return
+        free = grid.open[rows] - grid.used[rows]
+        if opening.gpu:
+            free = np.minimum(free, grid.gpu[rows] - grid.used_gpu[rows])
+        best = -np.sort(-np.where(opening.usable[at], free, np.iinfo(np.int64).min + 1), axis=1)
+        have = best[:, opening.count - 1]
+        lacks = have < opening.need[at]
+        self._say(rows[lacks], codes.INSUFFICIENT_DEVICE_MEMORY.code, (opening.need[at] - np.maximum(have, 0))[lacks])
+        rows, at = rows[~lacks], at[~lacks]
+        ram = grid.ram[rows]
+        there, needed = grid.open[rows, ram] - grid.used[rows, ram], opening.ram_need[at]
+        lacks = (needed > 0) & (there < needed)
+        self._say(rows[lacks], codes.INSUFFICIENT_HOST_MEMORY.code, (needed - np.maximum(there, 0))[lacks])
+
+    def _say(self, rows: Ints, code: str, short: Ints) -> None:
+        where, column = np.zeros(len(self.code), np.bool_), np.zeros(len(self.code), np.int64)
+        where[rows], column[rows] = True, short
+        self._refuse(where, code, column)
+
+    def _ask(self, seats: Seats, profile: Profile, opening: Opening, rows: Ints) -> None:
+        """Hosts that are equal in shape and room are asked once."""
+        grid = seats.grid
+        known: dict[tuple[int, bytes, bytes], Offer | HostLine] = {}
+        for row in rows.tolist():
+            free, gpu = grid.open[row] - grid.used[row], grid.gpu[row] - grid.used_gpu[row]
+            key = int(grid.shape[row]), free.tobytes(), gpu.tobytes()
+            if key not in known:
+                ask = Ask(ReplicaId(f"{profile.name}/0"), profile, opening.way(row))
+                known[key] = seats.draft.board.offer(grid.ids[row], ask)
+            answer = known[key]
+            if isinstance(answer, HostLine):
+                self._say(np.array([row]), answer.code, np.array([missing_bytes(answer) or 0]))
+
+
+def _way(profile: Profile, config: Config, seats: Seats, shape: int) -> Way | HostLine:
+    """How it would run on any host of the shape, whatever its name and state."""
+    nameless = replace(profile, placement=replace(profile.placement, allow_hosts=(), deny_hosts=()))
+    view = replace(seats.grid.examples[shape], closed=None)
+    return judge(nameless, config, view, seats.draft.world.planning)
+
+
+def _spread(grid: Grid, name: ProfileName) -> Ints:
+    """Residencies of one profile on each host."""
+    column, here = np.zeros(len(grid.ids), np.int64), grid.company.of(name)
+    column[list(here)] = list(here.values())
+    return column
