@@ -27,6 +27,7 @@ from gridops.cli.tables import table
 Doc = dict[str, Any]
 CLOCKS_APART_MS = limits.ISSUED_AHEAD_MS
 QUIET_STATES = ("Ready", "Idle", "Retired")
+ASLEEP = "asleep"
 
 
 def register(app: typer.Typer) -> None:
@@ -120,12 +121,17 @@ def attention(document: Doc) -> list[str]:
     for scope in document["scopes"]:
         for model in scope["models"]:
             if model["state"] not in (*QUIET_STATES, "Progressing"):
-                found.append(f"{model['profile']} (gridops explain {model['profile']}/1)")
+                found.append(f"{model['profile']} ({model['command']})")
         if scope.get("proposal"):
             found.append(f"plan {short(scope['proposal']['decisions_digest'])}")
     found += [f"{p['host']} waits to be admitted" for p in document.get("pending", [])]
     found += [f"{h['host']}: {alarm}" for h in document["hosts"] for alarm in h["alarms"]]
-    found += [f"{h['host']} is silent" for h in document["hosts"] if h["admitted"] and not h["heard"]]
+    found += [
+        # One that said goodbye is where it said it would be.
+        f"{h['host']} is {h['state']}"
+        for h in document["hosts"]
+        if h["admitted"] and not h["heard"] and h["state"] != ASLEEP
+    ]
     return found
 
 
@@ -217,7 +223,8 @@ def _models(scope: Doc, width: int | None, *, wide: bool) -> Iterator[str]:
     rows: list[tuple[str, ...]] = []
     for model in scope["models"]:
         where = (" ".join(model["hosts"]) or "-",) if wide else ()
-        rows.append((model["profile"], str(model["want"]), str(model["ready"]), model["state"], *where, model["note"]))
+        note = "; ".join(part for part in (model["note"], model["command"]) if part)
+        rows.append((model["profile"], str(model["want"]), str(model["ready"]), model["state"], *where, note))
     for line in table(head, rows, _inside(width)):
         yield f"  {line}"
 
@@ -232,7 +239,7 @@ def _hosts(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iter
     rows = [
         (
             h["host"],
-            h["state"] if h["heard"] else "silent",
+            h["state"],
             _ago(h.get("seen"), now_ms) if h.get("seen") else "never seen",
             _running(h) or "-",
             ", ".join((*h["reasons"], *h["alarms"])) + (" draining" if h["draining"] else ""),

@@ -132,6 +132,8 @@ class ModelDoc:
     state: str
     """Ready, Progressing, Degraded, Unplaced, Idle or Retired."""
     note: str = ""
+    command: str = ""
+    """What to type next, where a person has to; empty where nobody has to."""
     hosts: tuple[HostId, ...] = ()
 
 

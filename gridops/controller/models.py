@@ -1,35 +1,58 @@
-"""One line per model for status: what is wanted, what answers, and the one reason that matters.
+"""One line per model for status: what is wanted, what answers, the one reason that matters, and what to type next.
 
 Scaling up is progress, not damage: a model is degraded only when it has fewer ready replicas than its target already
-had standing. Called by `views` and `metrics`.
+had standing, or when nobody starts again what is down unless a person decides it. Called by `views` and `metrics`; it
+decides nothing: what is given up, `given_up` says.
 """
 
 from __future__ import annotations
 
-from gridops.base.ids import HostId, ProfileName, ReplicaId, ScopeName
+from dataclasses import dataclass
+
+from gridops.base.ids import HostId, ProfileName, ReplicaId, ScopeName, short
+from gridops.controller.core.given_up import given_up
+from gridops.controller.core.modes import permitted
 from gridops.controller.core.observe import fresh
+from gridops.controller.core.rights import Rights
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import ScopeBook, State
 from gridops.controller.documents import ModelDoc
 from gridops.model.plan import Plan
 from gridops.model.snapshot import Ownership, Residency, ResidencyState
+from gridops.planner.world import GivenUp
 
 Standing = dict[ReplicaId, list[tuple[HostId, Residency]]]
+NOTE_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What every line of a scope is made from."""
+
+    book: ScopeBook
+    plan: Plan | None
+    roster: Roster
+    standing: Standing
+    down: tuple[GivenUp, ...]
 
 
 def models(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: int) -> tuple[ModelDoc, ...]:
     """Every declared, placed or still resident model of a scope, by name."""
     book, plan = state.scope(scope), soft.scope(scope).candidate
     standing = _standing(soft, roster, scope, now_ms)
+    rights = Rights(state, scope, permitted(state, scope, now_ms), soft.chain, now_ms)
+    seen = _Seen(book, plan, roster, standing, given_up(rights, soft, roster))
     names = {p.name for p in roster.profiles_of(scope)}
     names |= {a.profile for a in book.target.placement} if book.target is not None else set()
     names |= {r.profile for found in standing.values() for _, r in found}
-    return tuple(_model(name, book, plan, roster, standing) for name in sorted(names))
+    return tuple(_model(name, seen) for name in sorted(names))
 
 
-def _model(name: ProfileName, book: ScopeBook, plan: Plan | None, roster: Roster, standing: Standing) -> ModelDoc:
-    mine = {k: v for k, v in standing.items() if any(r.profile == name for _, r in v)}
+def _model(name: ProfileName, seen: _Seen) -> ModelDoc:
+    book, plan, roster = seen.book, seen.plan, seen.roster
+    mine = {k: v for k, v in seen.standing.items() if any(r.profile == name for _, r in v)}
+    down = [g for g in seen.down if g.replica.rpartition("/")[0] == name]
     ready = [h for found in mine.values() for h, r in found if r.state is ResidencyState.READY]
     placed = [a for a in book.target.placement if a.profile == name] if book.target is not None else []
     unplaced = [u for u in plan.report.unplaced if u.replica.rpartition("/")[0] == name] if plan is not None else []
@@ -40,13 +63,30 @@ def _model(name: ProfileName, book: ScopeBook, plan: Plan | None, roster: Roster
     )
     declared = any(p.name == name for p in roster.desired.profiles)
     state, note = _word(ready, placed_count=len(placed), wanted=wanted, mine=mine)
+    if down:
+        state, note = "Degraded", down[0].cause.detail
     if unplaced and state in ("Ready", "Idle", "Unplaced"):
         state, note = "Unplaced", unplaced[0].detail
     if not declared:
         state, note = ("Retired", f"{len(mine)} still here") if mine or placed else ("Retired", "")
     return ModelDoc(
-        profile=name, want=wanted, ready=len(ready), state=state, note=note[:300], hosts=tuple(sorted(set(ready)))
+        profile=name,
+        want=wanted,
+        ready=len(ready),
+        state=state,
+        note=note[:NOTE_CHARS],
+        command=_command(name, down, book) if state in ("Degraded", "Unplaced") else "",
+        hosts=tuple(sorted(set(ready))),
     )
+
+
+def _command(name: ProfileName, down: list[GivenUp], book: ScopeBook) -> str:
+    """A plan that waits and starts what is down again is applied; whatever else is wrong is explained first."""
+    waits = book.proposal.plan if book.proposal is not None else None
+    if waits is None or not {g.replica for g in down} & {d.replica for d in waits.to_do}:
+        return f"gridops explain {name}"
+    names = sorted({d.profile for d in waits.to_do if d.last_replica})
+    return " ".join((f"gridops apply {short(waits.decisions_digest)}", *(f"--confirm {n}" for n in names)))
 
 
 def _word(ready: list[HostId], placed_count: int, wanted: int, mine: Standing) -> tuple[str, str]:

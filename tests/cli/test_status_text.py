@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridops.cli.status import _scope
+import pytest
+
+from gridops.cli.status import _hosts, _scope, attention
 
 
 def scope(mode: dict[str, Any], **more: Any) -> list[str]:
@@ -34,3 +36,21 @@ def test_one_replica_and_one_plan_are_said_in_the_singular() -> None:
     text = "\n".join(scope({}, target=target, quiet=1))
     assert "1 replica\n" in text
     assert "1 plan gave" in text
+
+
+def silent(state: str) -> dict[str, Any]:
+    host = {"host": "alpha", "state": state, "heard": False, "draining": False, "admitted": True, "seen": None}
+    return {
+        "controller": {},
+        "intent": {},
+        "scopes": [],
+        "hosts": [host | {"reasons": [], "alarms": [], "residencies": []}],
+    }
+
+
+@pytest.mark.parametrize("state", ["silent", "unheard", "asleep"])
+def test_a_host_has_the_same_word_in_text_and_json(state: str) -> None:
+    document = silent(state)
+    assert [line.split()[:2] for line in _hosts(document, 0, None, wide=False)][2:] == [["alpha", state]]
+    # Nobody has to look at a laptop that said that it goes to sleep.
+    assert attention(document) == ([] if state == "asleep" else [f"alpha is {state}"])

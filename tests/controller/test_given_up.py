@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from gridops.base.ids import short
+from gridops.base.record import to_data
+from gridops.cli import status as screen
 from gridops.controller import views
 from gridops.controller.core.state import Attempt
 from gridops.model.plan import CauseKind, DecisionKind
@@ -55,10 +58,6 @@ def loses(desk: Desk) -> None:
 def candidate(desk: Desk) -> list[tuple[str, str]]:
     found = desk.controller.soft.scope(DEFAULT).candidate
     return [] if found is None else [(d.kind.value, d.replica) for d in found.to_do]
-
-
-def proposals(desk: Desk) -> int:
-    return len([e for e in desk.controller.events.after(0) if e.kind == "proposal"])
 
 
 @pytest.mark.parametrize("how", ["failed", "gone"])
@@ -312,3 +311,44 @@ def test_the_applied_plan_itself_says_that_it_was_applied(fleet: Fleet) -> None:
 
 def test_the_wait_after_a_restart_doubles() -> None:
     assert [Attempt(n, 0).wait_until_ms for n in (1, 2, 3)] == [30_000, 60_000, 120_000]
+
+
+def shown(desk: Desk) -> str:
+    """The line of the model on the status screen."""
+    document = to_data(views.status(desk.controller.view()))
+    (line,) = [line for line in screen.lines(document, desk.now, None, wide=False) if line.startswith("  coder ")]
+    assert f"coder ({document['scopes'][0]['models'][0]['command']})" in screen.attention(document)
+    return line
+
+
+@pytest.mark.parametrize("how", ["failed", "gone"])
+def test_status_names_the_plan_that_starts_again_what_a_host_gave_up(fleet: Fleet, how: str) -> None:
+    desk = serving(fleet)
+    (gives_up if how == "failed" else loses)(desk)
+    desk.settle(2)
+    line = shown(desk)
+    assert "Degraded" in line
+    assert f"restart on alpha: {'failed 4 times' if how == 'failed' else 'nothing of it runs there'}" in line
+    assert line.endswith(f"; gridops apply {short(desk.proposal().decisions_digest)}")
+    desk.apply()
+    desk.settle()
+    document = views.status(desk.controller.view())
+    assert [(m.state, m.note, m.command) for m in document.scopes[0].models if m.profile == "coder"] == [
+        ("Ready", "", "")
+    ]
+
+
+def test_status_names_how_to_find_out_where_no_plan_waits_for_what_is_down(fleet: Fleet) -> None:
+    desk = serving(fleet, OBSERVE.replace("observe", "recommend"))
+    desk.commit({"policies/mode.yaml": OBSERVE})
+    gives_up(desk)
+    desk.settle(2)
+    assert desk.book().proposal is None
+    assert shown(desk).endswith("; gridops explain coder")
+
+
+def test_a_long_reason_cuts_no_command(fleet: Fleet) -> None:
+    desk = serving(fleet)
+    gives_up(desk, detail="x" * 290)
+    desk.settle(2)
+    assert shown(desk).endswith(f"; gridops apply {short(desk.proposal().decisions_digest)}")
