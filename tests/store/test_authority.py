@@ -71,14 +71,3 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(Failed, match=r"controller\.lock"):
         Authority.open(tmp_path / "state", 1)
     assert (tmp_path / "victim").read_text() == "precious"
-
-
-def test_closing_again_closes_nobody_elses_file(tmp_path: Path) -> None:
-    authority = Authority.open(tmp_path / "state", 1)
-    authority.close()
-    others = [(tmp_path / f"other{n}").open("wb") for n in range(8)]  # one of them has the lock's number now
-    authority.close()
-    for file in others:
-        file.write(b"x")
-        file.close()
-    Authority.open(tmp_path / "state", 1).close()

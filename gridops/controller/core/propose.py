@@ -22,6 +22,7 @@ from gridops.controller.core.modes import Permitted, desired_now, drains, permit
 from gridops.controller.core.observe import fresh, reckoned, recovering, seen
 from gridops.controller.core.rights import Rights
 from gridops.controller.core.roster import Roster
+from gridops.controller.core.silence import unanswered
 from gridops.controller.core.soft import Fingerprint, ScopeSoft, Soft
 from gridops.controller.core.state import ScopeBook, State
 from gridops.model.intent import Desired, Intent
@@ -91,14 +92,21 @@ def follow(rights: Rights, soft: Soft, roster: Roster, plan: Plan, cause: str) -
     """What a fresh plan leads to. Rows, or none when nothing new was decided."""
     book, last = rights.book, soft.scope(rights.scope)
     last.candidate, last.planned_ms, last.held, last.timed = plan, rights.now_ms, (), False
-    if not plan.to_do:
-        return _withdrawn(book, rights, UNNEEDED, last)
-    if rights.permitted.observes:
+    if plan.to_do and rights.permitted.observes:
         last.quiet += 1
         return ()
-    auto = _automatic(rights, soft, roster, plan)
+    auto = _automatic(rights, soft, roster, plan) if plan.to_do else ()
     if auto:
         return auto
+    silent = unanswered(rights, soft, roster, plan)
+    if silent and book.proposal is not None:
+        last.quiet += 1
+        kept = f"plan {short(book.proposal.plan.decisions_digest)} is kept"
+        last.held = (*last.held, f"{kept} until these hosts are heard again, or lost: {', '.join(silent)}")
+        last.timed = True
+        return ()
+    if not plan.to_do:
+        return _withdrawn(book, rights, _why_nothing(rights, soft, roster), last)
     return _proposed(rights, book, last, plan, cause)
 
 
@@ -197,6 +205,14 @@ def _closed(book: ScopeBook, rights: Rights, why: str) -> tuple[r.Row, ...]:
     if book.proposal is None:
         return ()
     return (r.ProposalClosed(scope=rights.scope, plan=book.proposal.plan.id, why=why),)
+
+
+def _why_nothing(rights: Rights, soft: Soft, roster: Roster) -> str:
+    """A proposal on a host that is lost is no longer possible, which is another thing than done."""
+    waits = rights.book.proposal
+    hosts = {s.host for d in waits.plan.to_do for s in (d.source, d.target) if s is not None} if waits else set()
+    lost = sorted(host for host in hosts if not fresh(soft, roster, host, rights.now_ms))
+    return f"its hosts are silent: {', '.join(lost)}" if lost else UNNEEDED
 
 
 def _covers(target: Plan, book: ScopeBook) -> bool:
