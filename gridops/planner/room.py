@@ -75,6 +75,9 @@ class _Maker:
         self.grid.refresh()
         self.names = sorted(self.draft.world.profiles)
         self.kind = {name: n for n, name in enumerate(self.names)}
+        # Foreign models are company too: they count from -2 downwards.
+        strangers = sorted(set(self.grid.company.rows) - set(self.names))
+        self.number = self.kind | {name: -2 - n for n, name in enumerate(strangers)}
         self.movers: list[_Mover] = []
         self.pieces: list[Piece] = []
         spots: list[Spot | None] = []
@@ -119,7 +122,7 @@ class _Maker:
         options: dict[int, list[Option]] = {}
         for opening in self.seats.openings(profile):
             for row, start in zip(opening.rows.tolist(), opening.start_ms.tolist(), strict=True):
-                if (option := _option(opening, row, start)) is not None:
+                if (option := _option(opening, row, start)) is not None and self._affordable(row):
                     options.setdefault(row, []).append(option)
         spread = profile.spread
         return Kind(
@@ -128,9 +131,13 @@ class _Maker:
             most_here=profile.max_per_host if profile.max_per_host is not None else ENDLESS,
             domains=tuple(self.grid.domains(spread.by)[0].tolist()) if spread is not None else None,
             spread=min(spread.min, count(profile, world)) if spread is not None else 0,
-            shuns=frozenset(self.kind[n] for n in self.grid.shunned(profile) if n in self.kind),
+            shuns=frozenset(self.number[n] for n in self.grid.shunned(profile) if n in self.number),
             company=profile.colocation.max if profile.colocation.max is not None else ENDLESS,
         )
+
+    def _affordable(self, row: int) -> bool:
+        """Under a price ceiling only hosts that are paid for already: which others fit it together is `place`'s."""
+        return self.draft.world.budgets.price is None or bool(self.grid.holds[row]) or not self.grid.price[row]
 
     def _movable(self, seated: Seated) -> Spot | None:
         """Where it stands, as a spot; None when it must not be touched."""
@@ -185,13 +192,9 @@ class _Maker:
         gpu = (grid.gpu - grid.used_gpu).tolist()
         slots, disk = (grid.limit - grid.present).tolist(), grid.disk_free.tolist()
         counts: list[dict[int, int]] = [{} for _ in grid.ids]
-        other = -2
         for name, rows in sorted(grid.company.rows.items()):
-            number = self.kind.get(name)
-            if number is None:
-                number, other = other, other - 1
             for row, many in rows.items():
-                counts[row][number] = many
+                counts[row][self.number[name]] = many
         for piece, spot in zip(self.pieces, spots, strict=True):
             if spot is None:
                 continue
