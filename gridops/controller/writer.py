@@ -18,8 +18,9 @@ from gridops.controller.core.rows import Row, decode, encode, kind_of
 from gridops.controller.core.state import State
 from gridops.protocol.messages import Term
 from gridops.store.authority import Authority
-from gridops.store.errors import Damaged
+from gridops.store.errors import Damaged, TooLarge
 from gridops.store.journal import Entry, Saved
+from gridops.store.journal import Row as Journalled
 
 Watcher = Callable[[int, Row, int], None]
 """Told of every row with its number and time, at replay and afterwards; it only looks."""
@@ -27,13 +28,21 @@ Watcher = Callable[[int, Row, int], None]
 
 SNAPSHOT_ROWS = 5_000
 """A snapshot so often: a start replays at most this many rows, well below a second."""
-NEWER = ("start the gridops version that wrote it, or a newer one",)
+NEWER = "start the gridops version that wrote it, or a newer one"
+LESS = "declare less in one scope: split it in policies and fleet.d, or revert the newest commit"
+REBUILD = "or make the controller's memory anew, which restarts no engine: gridops controller rebuild"
 
 
 class Lost(EdgeError):
     """The journal cannot be written. The controller stops at once and issues nothing more."""
 
     exit_code = 1
+
+
+class Stuck(Lost):
+    """A row can never become part of the journal: a controller that started anew would come to it again at once."""
+
+    exit_code = BadSetup.exit_code
 
 
 class Writer:
@@ -48,7 +57,7 @@ class Writer:
         self._saved = 0
         self.newest_ms = 0
         """Time of the newest row: what controller time never goes back behind."""
-        self._lost: str | None = None
+        self._lost: Lost | None = None
 
     @property
     def term(self) -> Term:
@@ -67,18 +76,18 @@ class Writer:
     def replay(self) -> int:
         """Fold what the journal holds, from its newest snapshot on; the number of its newest row.
 
-        A row or a snapshot of a newer program stops the start.
+        A row or a snapshot of a newer program stops the start, and so does one that cannot be taken in: BadSetup.
         """
         journal = self._authority.journal
         saved = journal.latest_snapshot()
         if saved is not None:
             self._restore(saved)
         for row in journal.replay(self._n):
-            known = decode(row.kind, row.value)
-            if known is None or row.n != self._n + 1:
-                what = f"this version knows no kind `{row.kind}`" if known is None else "rows before it are missing"
-                raise BadSetup(f"{journal.path} row {row.n}: {what}", hints=NEWER)
-            fold(self.state, known, row.at_ms, row.term)
+            known = self._known(row)
+            try:
+                fold(self.state, known, row.at_ms, row.term)
+            except Exception as fault:
+                raise self._unusable(row.n, _cannot(row.kind, fault)) from fault
             self._tell(row.n, known, row.at_ms)
             self._n = row.n
         self.state.term = self.term
@@ -92,9 +101,10 @@ class Writer:
             try:
                 fold(self.state, row, at_ms, self.term)
             except Exception as fault:
-                # Half a row is in the state now. A restart replays what is durable, which is whole.
-                self._lost = f"a row `{entry.kind}` cannot be taken in ({type(fault).__name__}: {fault}); starting anew"
-                raise Lost(self._lost) from fault
+                # Half a row is in the state now; what is durable is whole, and would lead here again.
+                what = self._row(self._n + len(self._buffer) + 1, _cannot(entry.kind, fault))
+                self._lost = Stuck(what, hints=(NEWER, REBUILD))
+                raise self._lost from fault
             self._buffer.append(entry)
             self._tell(self._n + len(self._buffer), row, at_ms)
             count += 1
@@ -103,16 +113,20 @@ class Writer:
     def flush(self) -> None:
         """Make everything recorded durable, or end."""
         if self._lost is not None:
-            raise Lost(self._lost)
+            raise self._lost
         if not self._buffer:
             return
         try:
             self._n = self._authority.journal.append(self._buffer, self.term)
             if self._n - self._saved >= SNAPSHOT_ROWS:
                 self._save()
+        except TooLarge as error:
+            self._lost = Stuck(self._row(self._n + error.at + 1, error.message), hints=(LESS, REBUILD))
+            raise self._lost from error
         except EdgeError as error:
-            self._lost = f"the journal cannot be written, so nothing more is issued: {error.message}"
-            raise Lost(self._lost, hints=error.hints) from error
+            what = f"the journal cannot be written, so nothing more is issued: {error.message}"
+            self._lost = Lost(what, hints=error.hints)
+            raise self._lost from error
         self._buffer.clear()
 
     def rise(self, counter: int) -> None:
@@ -138,16 +152,35 @@ class Writer:
     def _restore(self, saved: Saved) -> None:
         try:
             self.state = unpack(saved.value)
+            self.newest_ms = saved.value["at_ms"]
         except (Malformed, LookupError, TypeError, ValueError) as error:
-            path = self._authority.journal.path
-            raise BadSetup(f"{path}: its snapshot after row {saved.n} cannot be read: {error}", hints=NEWER) from error
-        self.newest_ms = saved.value["at_ms"]
+            raise self._unusable(saved.n, f"the snapshot after it cannot be read: {error}") from error
         self._n = self._saved = saved.n
+
+    def _known(self, row: Journalled) -> Row:
+        try:
+            known = decode(row.kind, row.value)
+        except Malformed as error:
+            raise self._unusable(row.n, _cannot(row.kind, error)) from error
+        if known is None or row.n != self._n + 1:
+            what = f"this version knows no kind `{row.kind}`" if known is None else "rows before it are missing"
+            raise self._unusable(row.n, what)
+        return known
+
+    def _unusable(self, n: int, what: str) -> BadSetup:
+        return BadSetup(self._row(n, what), hints=(NEWER, REBUILD))
+
+    def _row(self, n: int, what: str) -> str:
+        return f"{self._authority.journal.path} row {n}: {what}"
 
     def _tell(self, n: int, row: Row, at_ms: int) -> None:
         self.newest_ms = max(self.newest_ms, at_ms)
         if self._watcher is not None:
             self._watcher(n, row, at_ms)
+
+
+def _cannot(kind: str, fault: Exception) -> str:
+    return f"a `{kind}` cannot be taken in ({type(fault).__name__}: {fault})"
 
 
 def open_authority(directory: Path, epoch: int) -> tuple[Authority, str | None]:

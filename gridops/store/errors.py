@@ -19,5 +19,14 @@ class Damaged(Failed):
         self.kept = kept
 
 
+class TooLarge(Failed):
+    """A row is more than the journal takes. Nothing of what was to be appended with it was written."""
+
+    def __init__(self, at: int, kind: str, size: int, most: int) -> None:
+        super().__init__(f"a `{kind}` of {size} bytes is more than the {most} that the journal takes")
+        self.at = at
+        """Which of the rows, from 0."""
+
+
 class StaleWriter(Busy):
     """Somebody took the journal over: a newer term stands in its guard row. Nothing was written; stop issuing."""

@@ -25,7 +25,7 @@ from gridops.base.errors import BadSetup, Bug, Busy, Failed, NoRoom
 from gridops.base.ids import Digest
 from gridops.protocol.messages import Term
 from gridops.store.database import NotWhole, connect, quarantine, refused, transaction
-from gridops.store.errors import StaleWriter
+from gridops.store.errors import StaleWriter, TooLarge
 
 MIGRATIONS = (
     """
@@ -126,8 +126,8 @@ class Journal:
             return self._guard().last
 
     def append(self, rows: Sequence[Entry], term: Term) -> int:
-        """Write all rows or none, durably; the number of the newest. Raises StaleWriter, Busy or Failed."""
-        values = [_value(row) for row in rows]
+        """Write all rows or none, durably; the number of the newest. Raises StaleWriter, TooLarge, Busy or Failed."""
+        values = [_value(row, at) for at, row in enumerate(rows)]
         with self._lock:
             try:
                 with self._writing_as(term) as connection:
@@ -326,12 +326,12 @@ class Journal:
         self._put(replace(guard, first=last + 1, before=before))
 
 
-def _value(entry: Entry) -> bytes:
+def _value(entry: Entry, at: int) -> bytes:
     if _KIND.fullmatch(entry.kind) is None:
         raise Bug(f"`{entry.kind}` is not a kind of journal row")
     raw = canon.dumps(entry.value)
     if len(raw) > limits.JOURNAL_VALUE_BYTES:
-        raise Bug(f"a {entry.kind} of {len(raw)} bytes does not belong into the journal")
+        raise TooLarge(at, entry.kind, len(raw), limits.JOURNAL_VALUE_BYTES)
     return raw
 
 

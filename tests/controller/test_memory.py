@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridops.base import canon
+from gridops.base import canon, limits
 from gridops.base.errors import BadSetup, Busy, EdgeError, Failed, Refusal
+from gridops.base.ids import HostId
 from gridops.base.record import Malformed
 from gridops.controller import intake, writer
 from gridops.controller.clock import Steady
@@ -22,7 +23,8 @@ from gridops.controller.core.state import State
 from gridops.controller.rebuild import rebuild
 from gridops.controller.service import Controller, Opening, state_dir
 from gridops.controller.start import ground
-from gridops.controller.writer import Lost, Writer, open_authority
+from gridops.controller.writer import Lost, Stuck, Writer, open_authority
+from gridops.protocol.outbox import new_outbox
 from gridops.store.journal import Entry, Journal
 from tests.controller.fleet import AUTOMATIC, NOW, RECOMMEND, Desk, FakeClock, Fleet, mode, profile
 
@@ -220,8 +222,10 @@ def test_a_row_that_cannot_be_taken_in_ends_the_process_and_a_restart_is_whole(
         raise KeyError("alpha")
 
     monkeypatch.setattr(writer, "fold", broken)
-    with pytest.raises(Lost, match="cannot be taken in"):
+    with pytest.raises(Stuck, match=rf"journal\.sqlite row {length + 1}: .*cannot be taken in") as ended:
         desk.ask("freeze", reason="x")
+    assert ended.value.exit_code == 78, "a service manager that restarts at once would come here again"
+    assert any("gridops controller rebuild" in hint for hint in ended.value.hints)
     monkeypatch.undo()
     with pytest.raises(Lost):
         desk.ask("freeze", reason="x")
@@ -229,6 +233,45 @@ def test_a_row_that_cannot_be_taken_in_ends_the_process_and_a_restart_is_whole(
     assert desk.state.freezes == {}
     assert desk.controller.view().rows >= length
     desk.ask("freeze", reason="x")
+
+
+def test_a_row_that_is_too_large_ends_the_process_by_name(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.settle(2)
+    length = desk.controller.view().rows
+    monkeypatch.setattr(limits, "JOURNAL_VALUE_BYTES", 150)
+    with pytest.raises(
+        Stuck, match=rf"journal\.sqlite row {length + 2}: a `frozen` of .* bytes is more than the 150 "
+    ) as ended:
+        desk.ask("freeze", reason="x" * 200)
+    assert ended.value.exit_code == 78
+    assert any("gridops controller rebuild" in hint for hint in ended.value.hints)
+    with pytest.raises(Stuck):
+        desk.controller.writer.flush()
+    monkeypatch.undo()
+    desk.restart()
+    assert desk.state.freezes == {}
+
+
+@pytest.mark.parametrize("how", ["no form of its kind", "no sense after what was before it"])
+def test_a_journal_with_a_row_that_cannot_be_taken_in_starts_nothing_and_can_be_made_anew(desk: Desk, how: str) -> None:
+    """It verifies, so it is not damaged: a restart would come to the same row each time."""
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    engines = desk.ready()
+    desk.project()
+    controller, value = desk.controller, {"word": "nonsense"}
+    if how.startswith("no sense"):
+        value = r.encode(r.OutboxSet(outbox=new_outbox(desk.fleet.chain.fleet, HostId("nobody"), "key"), why="x"))
+    bad = controller.writer._authority.journal.append([Entry("outbox_set", desk.now, value)], controller.writer.term)
+    with pytest.raises(BadSetup, match=rf"journal\.sqlite row {bad}: a `outbox_set` cannot be taken in") as no:
+        desk.restart()
+    assert no.value.exit_code == 78
+    assert any("gridops controller rebuild" in hint for hint in no.value.hints)
+    rebuilt(desk)
+    desk.settle()
+    assert desk.ready() == engines
+    assert [k for _, k, _ in desk.executed()] == ["load", "warm"], "no engine was restarted"
 
 
 def test_a_damaged_journal_is_set_aside_and_the_controller_only_recommends(fleet: Fleet) -> None:
