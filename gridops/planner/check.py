@@ -20,6 +20,7 @@ from gridops.base.codes import placement as codes
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of, to_data
 from gridops.model.fleet import Device, DeviceKind, Host, HostClass
+from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent
 from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind, Launch, Plan, Terms, Unplaced
 from gridops.model.policy import ActionClass, Risk
@@ -64,6 +65,8 @@ class Given(Protocol):
     def now_ms(self) -> int: ...
     @property
     def watching_since_ms(self) -> int | None: ...
+    @property
+    def forecast(self) -> Forecast | None: ...
 
 
 def check(plan: Plan, inputs: Given, *, partial: bool = False) -> tuple[str, ...]:
@@ -124,6 +127,21 @@ class _View:
         """Replicas that the profile asks for, pins on hosts of the scope included."""
         pins = [h for h in profile.placement.pins if h in self.hosts and self.hosts[h].scope == profile.scope]
         return max(profile.replicas_min, len(pins))
+
+    def most(self, profile: Profile) -> int:
+        """Replicas that demand may ask for: up to the maximum where a forecast speaks of the profile.
+
+        Where it does not, demand is unknown: what stood may stay, and nothing is added.
+        """
+        least, forecast = self.wanted(profile), self.inputs.forecast
+        if forecast is None:
+            return least
+        most, old = max(least, profile.replicas_max), self.names.get(profile.name, profile.name)
+        if any(e.profile in (profile.name, profile.renamed_from) for e in forecast.profiles):
+            return most
+        stood = {a.replica for a in self.before.values() if a.profile == old}
+        ran = {r.replica for h in self.reports.values() for r in h.residencies if r.profile in (profile.name, old)}
+        return min(most, max(least, len(stood | ran)))
 
     def live(self, host: HostId) -> tuple[Residency, ...]:
         report = self.reports.get(host)
@@ -467,6 +485,24 @@ def _takes_away(view: _View) -> Iterator[str]:
         profile = view.profiles.get(d.profile)
         if d.cost.dip and profile is not None and profile.downtime is Downtime.NEVER:
             yield f"{d.replica} would be down, and {d.profile} refuses downtime"
+    for d in view.plan.decisions:
+        if d.kind is DecisionKind.REMOVE and d.cause.kind is CauseKind.DISPLACED and not _goes_on(view, d):
+            yield f"{d.replica} gives way, and no other replica of {d.profile} that serves goes on"
+
+
+def _goes_on(view: _View, decision: Decision) -> bool:
+    """Does a replica of the profile that serves now (or that nobody reports about) keep a place?"""
+    after = {a.replica for a in view.plan.placement}
+    serving = {
+        r.replica
+        for report in view.reports.values()
+        for r in report.residencies
+        if r.profile == decision.profile and r.state is ResidencyState.READY
+    }
+    if not view.declared and decision.replica not in serving:
+        return True
+    before = {a.replica for a in view.before.values() if a.profile == decision.profile}
+    return bool(after & (before if view.declared else serving))
 
 
 def _mass_silence(view: _View) -> bool:
@@ -503,8 +539,10 @@ def _complete(view: _View) -> Iterator[str]:
         wanted = view.wanted(profile)
         have = sum(1 for a in view.plan.placement if a.profile == profile.name)
         short = sum(1 for r in missing if r.rpartition("/")[0] == profile.name)
-        if have + short < wanted or (have + short > wanted and not silence):
-            yield f"{profile.name} wants {wanted} replicas, {have} stand and {short} are reported missing"
+        most = view.most(profile)
+        if have + short < wanted or (have + short > most and not silence):
+            asked = str(wanted) if wanted == most else f"{wanted} to {most}"
+            yield f"{profile.name} wants {asked} replicas, {have} stand and {short} are reported missing"
     for retired in view.plan.retirements:
         if retired.profile in view.profiles:
             yield f"{retired.profile} is declared and retired at once"
@@ -543,7 +581,9 @@ def _promises(view: _View) -> Iterator[str]:
             if known and pin not in hosts and profile.name not in missing | waiting and not _mass_silence(view):
                 yield f"{profile.name} is pinned to {pin}, does not stand there, and nothing says so"
         if profile.spread is not None and hosts and profile.name not in short:
-            wanted = min(profile.spread.min, view.wanted(profile))
+            missed = sum(1 for u in view.plan.report.unplaced if u.replica.rpartition("/")[0] == profile.name)
+            stands = sum(1 for a in view.plan.placement if a.profile == profile.name)
+            wanted = min(profile.spread.min, max(view.wanted(profile), min(stands + missed, view.most(profile))))
             if len(_domains(view, hosts, profile.spread.by)) < wanted:
                 yield f"{profile.name} stands in too few domains of level {profile.spread.by}, and nothing says so"
 

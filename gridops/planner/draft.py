@@ -5,7 +5,7 @@ Mutable, and seen by the planner only: `begin` seats whoever may stay, `place` m
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key, split_replica
@@ -14,6 +14,7 @@ from gridops.model.plan import Assignment, Cause, CauseKind, Choice, HostLine, L
 from gridops.model.profile import Downtime, Profile
 from gridops.planner.capacity import Board, Claim, Offer, bad_company, residency_claim
 from gridops.planner.incumbents import Incumbent, Verdict, names_of
+from gridops.planner.sizing import Size
 from gridops.planner.targets import Targets
 from gridops.planner.world import World
 
@@ -56,6 +57,8 @@ class Draft:
     waiting: list[HostLine] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     evaluated: int = 0
+    sizes: Mapping[ProfileName, Size] = field(default_factory=dict)
+    """How many replicas of each declared profile are wanted."""
     _of: dict[ProfileName, dict[ReplicaId, Seated]] = field(default_factory=dict)
 
     def of(self, profile: ProfileName) -> Collection[Seated]:
@@ -101,7 +104,7 @@ def begin(world: World, targets: Targets) -> Draft:
 
     Those who must leave keep their memory until they have somewhere to go.
     """
-    draft = Draft(world, Board.of(world))
+    draft = Draft(world, Board.of(world), sizes=targets.sizes)
     _hold_the_rest(draft, targets)
     staying = [i for i in targets.wanted if i.verdict <= Verdict.CHANGE]
     leaving = [i for i in targets.wanted if i.verdict is Verdict.LEAVE]

@@ -62,6 +62,10 @@ class Piece:
 
     kind: int
     home: Spot | None = None
+    stake: int = 0
+    """How much its seat matters among pieces of equal weight (`order.stakes`)."""
+    serves: bool = False
+    """It runs and is ready now."""
     stays: bool = False
     """It may move, but not lose its place."""
 
@@ -88,6 +92,8 @@ class Puzzle:
     kinds: Sequence[Kind]
     pieces: Sequence[Piece]
     ground: Ground
+    anchored: frozenset[int] = frozenset()
+    """Kinds of which somebody who is no piece serves and stays."""
     at: list[Spot | None] = field(default_factory=list)
     on: list[set[int]] = field(default_factory=list)
     """Pieces on each host."""
@@ -97,6 +103,8 @@ class Puzzle:
     """Pieces of each kind that stand, and others of it that are no pieces."""
     domains: list[dict[int, int]] = field(default_factory=list)
     unmet: int = 0
+    at_stake: int = 0
+    """Of the pieces without a seat."""
     short: int = 0
     start_ms: int = 0
     moved: int = 0
@@ -119,12 +127,13 @@ class Puzzle:
                     self._count(kind, host, many)
         for piece in self.pieces:
             self.unmet += self.kinds[piece.kind].weight
+            self.at_stake += piece.stake
             self.dropped += piece.home is not None
 
     @property
-    def value(self) -> tuple[int, int, int, int]:
-        """The objective, smaller is better: failure-domain shortfall, unmet weight, start-up time, disturbed pieces."""
-        return self.short, self.unmet, self.start_ms, self.moved + self.dropped
+    def value(self) -> tuple[int, int, int, int, int]:
+        """The objective, smaller is better: domains short, unmet weight, its stakes, start-up, disturbed pieces."""
+        return self.short, self.unmet, self.at_stake, self.start_ms, self.moved + self.dropped
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -158,6 +167,7 @@ class Puzzle:
         self.at[n] = spot
         self.on[host].add(n)
         self.unmet -= self.kinds[piece.kind].weight
+        self.at_stake -= piece.stake
         self._count(piece.kind, host, 1)
         if piece.home is None:
             self.start_ms += option.start_ms
@@ -182,6 +192,7 @@ class Puzzle:
         self.at[n] = None
         self.on[host].discard(n)
         self.unmet += self.kinds[piece.kind].weight
+        self.at_stake += piece.stake
         self._count(piece.kind, host, -1)
         if piece.home is None or spot is not piece.home:
             self.start_ms -= option.start_ms

@@ -15,7 +15,7 @@ from gridops.model.plan import HostLine, Shortfall
 from gridops.model.profile import Downtime, Profile
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.incumbents import Verdict
-from gridops.planner.targets import count, domain
+from gridops.planner.targets import domain
 from gridops.planner.world import Standing
 
 
@@ -86,7 +86,7 @@ def _spread(draft: Draft, profile: Profile, seats: Collection[Seated]) -> list[S
     if spread is None or not seats:
         return []
     places = {domain(draft.world, s.assignment.seat.host, spread.by) for s in seats} - {None}
-    wanted = min(spread.min, count(profile, draft.world))
+    wanted = min(spread.min, draft.sizes[profile.name].replicas)
     if len(places) >= wanted:
         return []
     detail = f"{len(seats)} replicas stand in {len(places)} of at least {wanted} domains of level {spread.by}"

@@ -21,11 +21,11 @@ from gridops.planner.eligible import Way, is_gpu_work
 from gridops.planner.grid import ENDLESS, Grid
 from gridops.planner.incumbents import Incumbent, Verdict, names_of, residency_of
 from gridops.planner.openings import Opening
+from gridops.planner.order import stakes
 from gridops.planner.place import seat
 from gridops.planner.puzzle import Ground, Kind, Option, Piece, Puzzle, Spot
 from gridops.planner.search import Limits, Search
 from gridops.planner.seats import Seats
-from gridops.planner.targets import count
 from gridops.planner.world import Standing, clock
 
 DROPS = 64
@@ -81,19 +81,25 @@ class _Maker:
         self.movers: list[_Mover] = []
         self.pieces: list[Piece] = []
         spots: list[Spot | None] = []
+        anchored: set[int] = set()
         kinds = [self._kind_of(name) for name in self.names]
+        at_stake = stakes(self.draft, sorted({*self.draft.seats, *(i.replica for i in wanting)}), seats.width)
         for replica in sorted(self.draft.seats, key=replica_key):
             seated = self.draft.seats[replica]
             if (spot := self._movable(seated)) is not None:
                 self.movers.append(_Mover(replica, seated.assignment.profile, seated, None))
                 home = spot if seated.origin is not None and seated.cause is None else None
-                self.pieces.append(Piece(self.kind[seated.assignment.profile], home))
+                kind = self.kind[seated.assignment.profile]
+                serves = home is not None and self._serves(seated)
+                self.pieces.append(Piece(kind, home, at_stake.get(replica, 0), serves))
                 spots.append(spot)
+            elif self._serves(seated) and seated.assignment.profile in self.kind:
+                anchored.add(self.kind[seated.assignment.profile])
         for item in wanting:
             self.movers.append(_Mover(item.replica, item.profile.name, None, item))
-            self.pieces.append(Piece(self.kind[item.profile.name]))
+            self.pieces.append(Piece(self.kind[item.profile.name], None, at_stake.get(item.replica, 0)))
             spots.append(None)
-        self.puzzle = Puzzle(kinds, self.pieces, self._ground(spots))
+        self.puzzle = Puzzle(kinds, self.pieces, self._ground(spots), frozenset(anchored))
         for n, spot in enumerate(spots):
             if spot is not None:
                 self.puzzle.put(n, spot)
@@ -118,7 +124,7 @@ class _Maker:
     # -- into the puzzle ---------------------------------------------------------------------------------------------
 
     def _kind_of(self, name: ProfileName) -> Kind:
-        world, profile = self.draft.world, self.draft.world.profiles[name]
+        profile = self.draft.world.profiles[name]
         options: dict[int, list[Option]] = {}
         for opening in self.seats.openings(profile):
             for row, start in zip(opening.rows.tolist(), opening.start_ms.tolist(), strict=True):
@@ -130,7 +136,7 @@ class _Maker:
             options={row: tuple(found) for row, found in sorted(options.items())},
             most_here=profile.max_per_host if profile.max_per_host is not None else ENDLESS,
             domains=tuple(self.grid.domains(spread.by)[0].tolist()) if spread is not None else None,
-            spread=min(spread.min, count(profile, world)) if spread is not None else 0,
+            spread=min(spread.min, self.draft.sizes[name].replicas) if spread is not None else 0,
             shuns=frozenset(self.number[n] for n in self.grid.shunned(profile) if n in self.number),
             company=profile.colocation.max if profile.colocation.max is not None else ENDLESS,
         )
@@ -166,6 +172,15 @@ class _Maker:
         config = next((n for n, c in enumerate(profile.configs) if c.name == seated.launch.config), 0)
         need, ram = assignment.device_bytes, assignment.host_bytes
         return Spot(row, Option(config, pools, (pools,), len(pools), need, ram, gpu, start, missing), pools)
+
+    def _serves(self, seated: Seated) -> bool:
+        """It is ready where it stands; without any report, whatever the parent placed counts as such."""
+        origin, world = seated.origin, self.draft.world
+        if origin is None or seated.assignment.seat.host != origin.host:
+            return False
+        view = world.hosts.get(origin.host)
+        heard = view is not None and view.standing not in (Standing.SILENT, Standing.LOST, Standing.NOT_SERVING)
+        return world.hypothetical or (origin.ready and heard)
 
     def _options(self, name: ProfileName, row: int) -> list[Option]:
         found = []

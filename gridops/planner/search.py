@@ -241,14 +241,14 @@ class Search:
         most = max(weights, default=0)
         if any(puzzle.kinds[puzzle.pieces[n].kind].weight >= most for n in gone):
             return False
-        return all(self._served(puzzle.pieces[n].kind) for n in gone)
+        return all(self._served(n) for n in gone)
 
     def _arrived(self, n: int) -> bool:
         return self.puzzle.pieces[n].home is None and self.puzzle.at[n] is not None
 
-    def _served(self, kind: int) -> bool:
-        """One of the kind that stands now goes on standing."""
-        puzzle = self.puzzle
-        return any(
-            p.kind == kind and p.home is not None and puzzle.at[n] is not None for n, p in enumerate(puzzle.pieces)
-        ) or any(kind in c for c in puzzle.ground.counts)
+    def _served(self, n: int) -> bool:
+        """The piece serves nobody, or another of its kind that serves goes on standing."""
+        puzzle, kind = self.puzzle, self.puzzle.pieces[n].kind
+        if not puzzle.pieces[n].serves or kind in puzzle.anchored:
+            return True
+        return any(p.kind == kind and p.serves and puzzle.at[m] is not None for m, p in enumerate(puzzle.pieces))

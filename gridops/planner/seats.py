@@ -22,7 +22,6 @@ from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Bools, Grid, Ints
 from gridops.planner.openings import Opening
 from gridops.planner.rank import Rank
 from gridops.planner.scarce import Scarcity
-from gridops.planner.targets import count
 
 MIB = 20
 """Bits of a mebibyte."""
@@ -171,7 +170,7 @@ class Seats:
 
     def _domains(self, item: Item, rows: Ints) -> tuple[Ints, Ints]:
         """Whether a seat breaks the failure-domain minimum, and how many others of the profile share its domain."""
-        spread, world = item.profile.spread, self.draft.world
+        spread = item.profile.spread
         numbers, names = self.grid.domains(spread.by if spread is not None else "host")
         taken = np.zeros(len(names) + 1, np.int64)  # the last one is for hosts without a domain
         for seat in self.draft.of(item.profile.name):
@@ -180,7 +179,8 @@ class Seats:
                 taken[numbers[row]] += 1
         mine = numbers[rows]
         sharing: Ints = taken[mine]
-        unmet = spread is not None and np.count_nonzero(taken) < min(spread.min, count(item.profile, world))
+        least = min(spread.min, self.draft.sizes[item.profile.name].replicas) if spread is not None else 0
+        unmet = np.count_nonzero(taken) < least
         same: Bools = (mine < 0) | (sharing > 0) if unmet else np.zeros(len(rows), np.bool_)
         return same.astype(np.int64), sharing
 

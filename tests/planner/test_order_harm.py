@@ -261,3 +261,12 @@ def test_who_stands_is_more_at_stake_than_who_is_new() -> None:
     draft = made.draft
     found = stakes(draft, sorted({*draft.seats, *(i.replica for i in draft.items)}), made.seats.width)
     assert sorted(found, key=lambda r: -found[r]) == ["a/2", "a/3", "a/1", "a/4"]
+
+
+@pytest.mark.parametrize("name", HARMS)
+@pytest.mark.parametrize("names", ["az", "za"])
+def test_whatever_is_rearranged_the_more_harmed_one_keeps_the_seat(name: str, names: str) -> None:
+    worse, better = HARMS[name]
+    fleet = Fleet(hosts=(host("h0"),), profiles=tuple(model(n) for n in sorted(names)))
+    made = planned(fleet, expect(entry(0.5, name=names[0], **worse), entry(0.5, name=names[1], **better)))
+    assert [a.profile for a in made.placement] == [names[0]]
