@@ -7,6 +7,7 @@ answer is an error to show, not a reason to forget what was accepted.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from dataclasses import dataclass
 
@@ -17,7 +18,10 @@ from gridops.controller.core.intend import Found
 from gridops.files.git import Checkout
 from gridops.files.load import check, load_tightening
 from gridops.files.tree import Tree
-from gridops.model.fleet import FleetSettings
+from gridops.model.fleet import Drain, FleetSettings
+from gridops.model.policy import ModePolicy
+
+log = logging.getLogger("gridops.watch")
 
 ROOTS = "policies/trust/root/"
 MODE_FILE = "policies/mode.yaml"
@@ -62,11 +66,52 @@ def tip(checkout: Checkout, source: Source, fetch: bool) -> CommitId:
     return known if known is not None else checkout.fetch(source.remote, source.branch, timeout_s=FETCH_TIMEOUT_S)
 
 
+class Unread(Exception):
+    """A commit could not be read to the end; `found` is what it tightens, read by itself. The cause is what happened."""
+
+    def __init__(self, found: Found) -> None:
+        super().__init__("; ".join(found.problems))
+        self.found = found
+
+
+def look(checkout: Checkout, commit: CommitId, after: CommitId | None) -> Found:
+    """`read`, but whatever goes wrong in it, what tightens was read before. Raises Unread, or what git says."""
+    tree = checkout.tree(commit)
+    tight = _tightening(tree)
+    try:
+        return _read(checkout, commit, after, tight)
+    except Exception as fault:
+        mode, drains = tight
+        what = f"a fault of gridops ({type(fault).__name__})" if not isinstance(fault, GridopsError) else fault.message
+        problem = f"it could not be read to the end, which is tried again: {what}"
+        subject = ""
+        with contextlib.suppress(Exception):
+            subject = checkout.subject(commit)
+        raise Unread(Found(commit, subject, "", None, (problem,), mode, drains, ())) from fault
+
+
 def read(checkout: Checkout, commit: CommitId, after: CommitId | None) -> Found:
     """Everything a commit says: its intent or its problems, and mode, drains and roots by themselves."""
-    tree = checkout.tree(commit)
+    return _read(checkout, commit, after, _tightening(checkout.tree(commit)))
+
+
+def _tightening(tree: Tree) -> tuple[ModePolicy | None, tuple[Drain, ...]]:
+    """Mode and drains, before anything else is looked at. A fault of ours in it is a mode file that nobody can read."""
+    try:
+        mode, drains, _ = load_tightening(tree)
+    except GridopsError:
+        raise
+    except Exception:
+        log.exception("mode and drains cannot be read, so nothing is looser than recommend")
+        return None, ()
+    return mode, drains
+
+
+def _read(
+    checkout: Checkout, commit: CommitId, after: CommitId | None, tight: tuple[ModePolicy | None, tuple[Drain, ...]]
+) -> Found:
+    tree, (mode, drains) = checkout.tree(commit), tight
     checked = check(tree)
-    mode, drains, _ = load_tightening(tree)
     intent = checked.intent
     subject = checkout.subject(commit)
     if intent is not None:

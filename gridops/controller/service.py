@@ -24,7 +24,7 @@ from gridops.controller.clock import Steady
 from gridops.controller.core import enrol, ingest, issue
 from gridops.controller.core import rows as r
 from gridops.controller.core.events import words
-from gridops.controller.core.intend import Found, chain_of, judge_commit
+from gridops.controller.core.intend import Found, chain_of, judge_commit, judge_unread
 from gridops.controller.core.modes import permitted
 from gridops.controller.core.observe import fresh, now_shown, recovering
 from gridops.controller.core.progress import Progress, ended, progress
@@ -160,6 +160,10 @@ class Controller:
             self.soft.intent = commit.intent
         self.soft.git.author = commit.author
         return count
+
+    def tightened(self, commit: Found) -> int:
+        """A commit could not be read to the end: what it tightens holds meanwhile. Returns the number of rows."""
+        return self.commit(judge_unread(self.state, commit), self.now())
 
     def distrust(self, reason: str) -> None:
         """Stop sending commands until people rebuild: the journal does not know what the fleet has done."""

@@ -218,7 +218,13 @@ class Shell:
         assert tip is not None
         with self._told():
             after = accepted.commit if accepted is not None else None
-            if self.controller.found(await asyncio.to_thread(intake.read, self.checkout, tip, after)):
+            try:
+                found = await asyncio.to_thread(intake.look, self.checkout, tip, after)
+            except intake.Unread as unread:
+                if self.controller.tightened(unread.found):
+                    self.changed()
+                raise unread.__cause__ or unread from None
+            if self.controller.found(found):
                 self.changed()
             self._read = tip
             self.controller.soft.git.error = None

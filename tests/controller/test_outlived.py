@@ -11,20 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from gridops.base.ids import ScopeName
+from gridops.base.ids import CommitId, ScopeName
 from gridops.base.record import to_data
 from gridops.cli import status as screen
 from gridops.controller import intake, planning, shell, views
 from gridops.controller.clock import MachineClock
 from gridops.controller.core import rows as r
+from gridops.controller.core.modes import drains, permitted
 from gridops.controller.faults import FIRST_AGAIN_MS, LAST_AGAIN_MS, Faults
 from gridops.controller.http import Listen
 from gridops.controller.service import Controller, Opening, state_dir
 from gridops.controller.shell import Options, Shell
 from gridops.files.git import Checkout
-from tests.controller.fleet import AUTOMATIC, DEFAULT, Fleet, profile
+from gridops.model.policy import Mode
+from tests.controller.fleet import AUTOMATIC, DEFAULT, OBSERVE, Desk, Fleet, mode, profile
 from tests.controller.watching import now_ms
 
+DRAIN = "apiVersion: gridops/v1\nkind: Drain\nhost: alpha\nreason: smoke\n"
 TOKEN = "gj1.aaaaaaaabbbbbbbbccccccccdddd"
 
 
@@ -139,17 +142,17 @@ def test_while_git_is_broken_what_was_accepted_stays_in_force(real: Fleet, monke
 
 
 def test_a_commit_that_breaks_the_reader_is_passed_over(real: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    reading, poison = intake.read, set[str]()
+    reading, poison = intake._read, set[str]()
 
-    def breaking(checkout: Checkout, commit: object, after: object) -> object:
+    def breaking(checkout: Checkout, commit: object, *more: object) -> object:
         if commit in poison:
             raise RecursionError("maximum recursion depth exceeded")
-        return reading(checkout, commit, after)  # type: ignore[arg-type]
+        return reading(checkout, commit, *more)  # type: ignore[arg-type]
 
     async def story(it: Running) -> None:
         await it.until("the first replica is ready", lambda: it.ready() == ["coder/1"])
         before = it.commit
-        monkeypatch.setattr(shell.intake, "read", breaking)
+        monkeypatch.setattr(shell.intake, "_read", breaking)
         real.write({"profiles.d/coder.yaml": profile(replicas=2)})
         real.git("add", "-A")
         real.git("commit", "-q", "-m", "poison", "--date", "2026-01-01T00:00:00Z")
@@ -162,6 +165,51 @@ def test_a_commit_that_breaks_the_reader_is_passed_over(real: Fleet, monkeypatch
         assert "a fault of gridops" not in it.screen()
 
     assert run(real, story) == 0
+
+
+def test_a_commit_that_breaks_the_reader_still_tightens(real: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mode and drains are read by themselves and first: the kill switch has no lock on it."""
+
+    def broken(tree: object) -> None:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    async def story(it: Running) -> None:
+        await it.until("the first replica is ready", lambda: it.ready() == ["coder/1"])
+        before = it.commit
+        with monkeypatch.context() as breaking:
+            breaking.setattr(intake, "check", broken)
+            made = real.commit({"policies/mode.yaml": OBSERVE, "fleet.d/drains/alpha.yaml": DRAIN}, "stop")
+            await it.until("the fault is shown", lambda: "reading the newest commit met a fault" in it.screen())
+            await it.until("its mode holds", lambda: "default   observe" in it.screen())
+            assert f"the refused commit {made[:8]} is stricter" in it.screen()
+            assert f'commit {made[:7]} "stop" is REFUSED' in it.screen()
+            assert [d.host for d in drains(it.controller.state)] == ["alpha"]
+            assert it.commit == before
+            rows = it.controller.view().rows
+            await asyncio.sleep(0.5)
+            assert it.controller.view().rows - rows < 20, "the same word of it is journalled once"
+        await it.until("it is in force as soon as it can be read", lambda: it.commit == made)
+        assert "REFUSED" not in it.screen()
+        assert "a fault of gridops" not in it.screen()
+
+    assert run(real, story) == 0
+
+
+def test_a_mode_file_that_breaks_the_reader_is_one_that_nobody_can_read(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.commit({"policies/mode.yaml": AUTOMATIC})
+    made = desk.fleet.commit({"policies/mode.yaml": mode("{mode: automatic, automatic: {allow: [repair]}}")})
+
+    def broken(tree: object) -> None:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr(intake, "load_tightening", broken)
+    monkeypatch.setattr(intake, "check", broken)
+    with pytest.raises(intake.Unread) as unread:
+        intake.look(desk.checkout, CommitId(made), None)
+    desk.controller.tightened(unread.value.found)
+    assert permitted(desk.state, DEFAULT, desk.now).mode.mode is Mode.RECOMMEND
 
 
 def test_a_fault_that_leaves_the_journal_behind_the_memory_ends_the_loop(

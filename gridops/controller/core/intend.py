@@ -55,19 +55,25 @@ def judge_commit(state: State, chain: RootChain, found: Found) -> Judged:
     """Rows for a commit: accepted, or refused with what it tightens. The same commit twice is no news."""
     if state.accepted is not None and state.accepted.commit == found.commit and state.refused is None:
         return Judged((), None)
-    if state.refused is not None and state.refused.commit == found.commit:
-        return Judged((), None)
     problems, advanced = list(found.problems), None
     try:
         advanced = _chained(chain, state, found.roots)
     except Refusal as refusal:
         problems.insert(0, f"policies/trust/root: {refusal}")
     if found.intent is None or advanced is None:
-        return Judged((_refused(found, problems), *_mode_alarm(state, found)), None)
+        refused = _refused(found, problems)
+        return Judged((*_news(state, refused), *_mode_alarm(state, found)), None)
     return Judged(
         (*_roots(state, found), _accepted(state, found), *_mode_alarm(state, found), *_rewritten(state, found)),
         advanced,
     )
+
+
+def judge_unread(state: State, found: Found) -> tuple[r.Row, ...]:
+    """A commit that could not be read to the end is refused until it can be, with what it tightens."""
+    if state.accepted is not None and state.accepted.commit == found.commit:
+        return ()
+    return (*_news(state, _refused(found, list(found.problems))), *_mode_alarm(state, found))
 
 
 def chain_of(roots: tuple[str, ...]) -> RootChain:
@@ -108,6 +114,15 @@ def _refused(found: Found, problems: list[str]) -> r.IntentRefused:
         mode=found.mode,
         drains=found.drains,
     )
+
+
+def _news(state: State, refused: r.IntentRefused) -> tuple[r.Row, ...]:
+    """Nothing where the same commit was refused in the same words; another word of it may be said at the next look."""
+    last = state.refused
+    same = last is not None and (last.commit, last.subject, last.problems, last.count, last.mode, last.drains) == (
+        (refused.commit, refused.subject, refused.problems, refused.count, refused.mode, refused.drains)
+    )
+    return () if same else (refused,)
 
 
 def _mode_alarm(state: State, found: Found) -> tuple[r.Row, ...]:
