@@ -282,7 +282,8 @@ class Effects:
             try:
                 await self.look()
             except GridopsError as error:
-                self._listeners.warn(codes.LEDGER_UNWRITABLE.code, error.message)
+                code = codes.LEDGER_UNWRITABLE if isinstance(error, Unwritable) else codes.AGENT_FAULT
+                self._listeners.warn(code.code, error.message)
                 await asyncio.sleep(LEDGER_RETRY_S)
             await asyncio.sleep(WATCH_S)
 

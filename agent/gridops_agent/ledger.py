@@ -120,6 +120,8 @@ class Ledger:
         self._folder = Path(connection.execute("PRAGMA database_list").fetchone()[2]).parent
         self._lock = Lock()
         self.damage = damage
+        self.writable = True
+        """The newest try to write succeeded."""
 
     @classmethod
     def create(cls, path: Path, identity: Identity, roots: tuple[str, ...]) -> Ledger:
@@ -279,7 +281,9 @@ class Ledger:
             with self._lock:
                 self._transact(put, gone)
         except sqlite3.Error as error:
+            self.writable = False
             raise self._unwritable(error) from error
+        self.writable = True
 
     def _unwritable(self, error: sqlite3.Error) -> Unwritable:
         hint = f"free some space: df -h {self._folder}; the agent goes on by itself"

@@ -16,7 +16,6 @@ import signal
 
 import aiohttp
 
-from gridops.base import limits
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import BadSetup, EdgeError, GridopsError, Refusal
 from gridops.base.ids import short
@@ -26,6 +25,7 @@ from gridops.protocol import fresh
 from gridops.trust.keys import MachineSigner
 from gridops.trust.tls import fingerprint
 from gridops_agent import facts
+from gridops_agent.alarms import Alarms
 from gridops_agent.artifacts import Artifacts
 from gridops_agent.beats import Beats, SessionClock
 from gridops_agent.client import NOT_ADMITTED
@@ -52,7 +52,6 @@ MEASURE_S = 5.0
 PENDING_S = 1.0
 RETRY_S = (1.0, 30.0)
 BEAT_GAP_S = 0.1
-ALARM_KEPT_S = 600.0
 OLD_ENGINE_FOLDERS = 20
 
 
@@ -68,7 +67,7 @@ class Agent:
         self.front = Front()
         self.doors = Doors(config.engines)
         self._engines = engines(config.engine_command)
-        self._alarms: dict[str, float] = {}
+        self.alarms = Alarms(lambda: self._clock.monotonic_ms() / 1000)
         self._wake = asyncio.Event()
         self._talk = "not yet asked"
         self._heard_ms: int | None = None
@@ -110,7 +109,7 @@ class Agent:
             self.config.artifact_folders, self.config.cache, self._ledger.proofs(), self._ledger.keep_proof
         )
         tools = Tools(self.supervisor, self._engines, self._artifacts, self.doors, self.front, http, self.config.ports)
-        self.effects = Effects(self.memory, tools, Listeners(self.warn, self._wake.set))
+        self.effects = Effects(self.memory, tools, Listeners(self.alarms.warn, self._wake.set))
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
         self._stack.push_async_callback(self.beats.close)
         await self._open_front()
@@ -146,7 +145,7 @@ class Agent:
         damage = self._ledger.damage
         if damage is not None:
             self.beats.deaf = True
-            self.warn(codes.LEDGER_DAMAGED.code, f"{damage.why}; set aside as {damage.aside}")
+            self.alarms.warn(codes.LEDGER_DAMAGED.code, f"{damage.why}; set aside as {damage.aside}")
             await self.effects.tell(StateChanged(HostState.UNHEALTHY, (f"{codes.LEDGER_DAMAGED.code}: {damage.why}",)))
         with contextlib.suppress(Unwritable):
             await self._measure()
@@ -230,11 +229,11 @@ class Agent:
                 self._talk = "pending: not admitted yet"
                 return PENDING_S
             self._talk = f"refused: {refusal.message}"
-            self.warn(refusal.code, refusal.message)
+            self.alarms.warn(refusal.code, refusal.message, until_heard=True)
         except Unwritable as error:
             # The heartbeat went out and shows the alarm; what the directive wanted will be wanted again.
             self._talk = error.message
-            self.warn(codes.LEDGER_UNWRITABLE.code, error.message)
+            self.alarms.warn(codes.LEDGER_UNWRITABLE.code, error.message)
         except EdgeError as error:
             self._talk = error.message
         return None
@@ -243,6 +242,7 @@ class Agent:
         """One heartbeat; seconds until the next one is wanted."""
         directive = await self.beats.beat(self._readings, self._version)
         self._talk, self._heard_ms = "fresh", self._clock.wall_ms()
+        self.alarms.heard()
         return max(0.1, min(60.0, directive.next_poll_ms / 1000))
 
     async def _measure_on(self) -> None:
@@ -250,6 +250,13 @@ class Agent:
             await asyncio.sleep(MEASURE_S)
             with contextlib.suppress(GridopsError):
                 await self._measure()
+            with contextlib.suppress(Unwritable):
+                await self._try_ledger()
+
+    async def _try_ledger(self) -> None:
+        """A host that has nothing new to remember would never find out that it can again."""
+        if not self._ledger.writable:
+            await asyncio.to_thread(self._ledger.keep_note, "tried_ms", str(self._clock.wall_ms()))
 
     async def _measure(self) -> None:
         held = self.memory.host.held
@@ -258,14 +265,13 @@ class Agent:
         seen = await asyncio.to_thread(facts.devices, self._platform, self.config.share, ours)
         await self.effects.tell_once(Measured(seen))
         for pid, body in self.supervisor.strangers(frozenset(held)):
-            self.warn(codes.STRAY_PROCESS.code, f"pid {pid} carries the command {short(body)}, which nobody remembers")
+            text = f"pid {pid} carries the command {short(body)}, which nobody remembers"
+            self.alarms.warn(codes.STRAY_PROCESS.code, text, about=str(pid))
 
     # --- what others see ------------------------------------------------------------------------------------------
 
     def _changed(self, host: Host) -> None:
         """A new memory, written: the front goes by it at once."""
-        full = f"{codes.LEDGER_UNWRITABLE.code}:"
-        self._alarms = {alarm: at for alarm, at in self._alarms.items() if not alarm.startswith(full)}
         routes = tuple(r for held in host.held.values() if (r := self._route(held)) is not None)
         self.front.table = Table(routes=routes, keys=host.last_word.keys)
         if len(host.roots) != self._roots_kept:
@@ -279,7 +285,7 @@ class Agent:
         try:
             door = self.doors.door(held)
         except GridopsError as error:  # somebody changed the key file: nothing can be asked of this engine any more
-            self.warn(codes.NOT_OURS.code, error.message)
+            self.alarms.warn(codes.NOT_OURS.code, error.message, about=held.replica)
             return None
         if door is None:
             return None
@@ -291,21 +297,9 @@ class Agent:
             admitting=held.state is ResidencyState.READY,
         )
 
-    def warn(self, code: str, text: str) -> None:
-        """Show something to people, in heartbeat and status, for a while."""
-        alarm = f"{code}: {text}"
-        if alarm not in self._alarms:
-            LOG.warning("%s", alarm)
-        self._alarms[alarm] = self._clock.monotonic_ms() / 1000
-        while len(self._alarms) > limits.ALARMS:
-            self._alarms.pop(next(iter(self._alarms)))
-
-    def _alarms_now(self) -> tuple[str, ...]:
-        now = self._clock.monotonic_ms() / 1000
-        lasting = f"{codes.LEDGER_DAMAGED.code}:"
-        return tuple(a for a, at in self._alarms.items() if now - at < ALARM_KEPT_S or a.startswith(lasting))
-
     def _readings(self) -> Readings:
+        if self._ledger.writable:
+            self.alarms.over(codes.LEDGER_UNWRITABLE.code)
         return Readings(
             runtimes=tuple(r for name in sorted(self._engines) for r in self._engines[name].runtimes()),
             cached=self._artifacts.cached(),
@@ -313,7 +307,7 @@ class Agent:
             endpoint=self._endpoint,
             front_cert=self._front_cert,
             in_flight=dict(self.front.in_flight),
-            alarms=self._alarms_now(),
+            alarms=self.alarms.now(),
         )
 
     def _write_status(self) -> None:

@@ -209,6 +209,21 @@ async def test_a_directive_that_is_not_for_this_moment_is_not_believed(
             assert agent.memory.host is before
 
 
+async def test_a_controller_that_answers_well_again_ends_what_was_said_against_it(desk: Desk) -> None:
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            for days in (2, 3):
+                desk.changes = {"now_ms": wall_ms() + days * DAY, "expires_ms": wall_ms() + (days + 1) * DAY}
+                assert await agent._beat_kindly() is None
+            (alarm,) = agent.alarms.now()
+            assert alarm.startswith("clock_disagrees: ")
+            desk.changes = {}
+            assert await agent._beat_kindly() is not None
+            assert desk.beats[-1].alarms == (alarm,), "it was told"
+            assert agent.alarms.now() == ()
+
+
 async def test_an_hour_between_the_clocks_is_no_reason_to_stop(desk: Desk) -> None:
     desk.site.offset_ms = 3_600_000
     async with talking(desk) as agent:

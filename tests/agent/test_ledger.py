@@ -69,7 +69,7 @@ async def test_a_step_that_cannot_be_written_changes_nothing_and_starts_nothing(
             await agent.memory.take(Measured(()))
         assert agent.memory.host is before
         telling = asyncio.ensure_future(hear(agent, site, site.grant(site.body(site.warm()))))
-        await until(lambda: any(a.startswith("ledger_unwritable") for a in agent._alarms_now()), "an alarm")
+        await until(lambda: any(a.startswith("ledger_unwritable") for a in agent.alarms.now()), "an alarm")
         assert agent.memory.host.commands == {}
         assert site.processes() == []
         assert status(site.config, True)["last_command"] == 0, "status still answers"
@@ -112,8 +112,8 @@ async def test_an_engine_that_died_while_nothing_could_be_recorded_is_shown_as_g
             full.setattr(Ledger, "_transact", on_full_disk)
             full.setattr("gridops_agent.effects.LEDGER_RETRY_S", 0.05)
             watch = asyncio.ensure_future(agent.effects.watch())
-            await until(lambda: bool(agent._alarms_now()), "an alarm")
-            (alarm,) = agent._alarms_now()
+            await until(lambda: bool(agent.alarms.now()), "an alarm")
+            (alarm,) = agent.alarms.now()
             assert alarm.startswith("ledger_unwritable: tiny/1 is dead (pid")
             assert f"the ledger in {site.state} cannot be written" in alarm
             seen = status(site.config, True)
@@ -121,7 +121,7 @@ async def test_an_engine_that_died_while_nothing_could_be_recorded_is_shown_as_g
             assert (row["state"], row["recorded"], row["pid"]) == ("gone", "ready", None)
             assert "tiny/1  gone (recorded as ready)  no process" in render(seen, 0)
         await until(lambda: agent.memory.host.held[warmed].restarts == 1, "keep-alive")
-        assert agent._alarms_now() == (), "what can be written again is no alarm any more"
+        assert agent._readings().alarms == (), "what can be written again is no alarm any more"
         watch.cancel()
 
 
@@ -237,7 +237,7 @@ async def test_a_damaged_ledger_is_set_aside_and_the_host_comes_up_refusing_and_
             assert agent.memory.host.state is HostState.UNHEALTHY
             assert agent.beats.deaf
             assert agent.memory.host.held == {}
-            alarms = agent._alarms_now()
+            alarms = agent.alarms.now()
             assert any(a.startswith("ledger_damaged: ") and "set aside as" in a for a in alarms)
             assert any(a.startswith("stray_process: ") and f"pid {pid}" in a for a in alarms)
             assert site.processes() == [pid], "engines are left alone"
