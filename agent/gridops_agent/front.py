@@ -29,6 +29,7 @@ from gridops.base.ids import Digest, ProfileName
 from gridops.base.units import render_ms
 from gridops.protocol.messages import GatewayKey
 from gridops_agent.engines.base import Door
+from gridops_agent.front_entrance import WAITS, Entrance
 
 RETRY_AFTER_S = 2
 _LATER: Mapping[str, str] = MappingProxyType({"Retry-After": str(RETRY_AFTER_S)})
@@ -81,20 +82,23 @@ class Front:
         """The patience with each authorised request whose body is not whole yet; it belongs to no residency so far."""
         self._http: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
+        self._entrance: Entrance | None = None
+        self._busy: set[asyncio.BaseProtocol] = set()
+        """Connections that work on a request; each works on one at a time."""
         self._closing = False
 
     async def open(self, host: str, port: int, tls: ssl.SSLContext) -> int:
         """Listen; returns the port (useful when 0 was asked for). Raises BadSetup when the address cannot be had."""
-        app = web.Application(client_max_size=limits.FRONT_BODY_BYTES, middlewares=[_refusals])
+        app = web.Application(client_max_size=limits.FRONT_BODY_BYTES, middlewares=[self._counted, _refusals])
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/{path:[a-z0-9_/-]{1,64}}", self._forward)
         # A client that walks away must end its request here at once, so that the count and the engine's slot are freed.
-        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=10)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=10, **WAITS)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=tls, reuse_address=True)
+        self._entrance = Entrance(self._runner, self._busy.__contains__)
         try:
-            await site.start()
+            opened = await self._entrance.open(host, port, tls)
         except OSError as error:
             await self._runner.cleanup()
             raise BadSetup(
@@ -104,7 +108,7 @@ class Front:
         self._http = aiohttp.ClientSession(
             auto_decompress=False, connector=aiohttp.TCPConnector(limit=0), timeout=_UPSTREAM, trust_env=False
         )
-        return int(self._runner.addresses[0][1])
+        return opened
 
     def fence(self) -> None:
         """Refuse everything new from now on (the agent is leaving), and wait for no body that has not arrived."""
@@ -115,10 +119,22 @@ class Front:
 
     async def close(self) -> None:
         self.fence()
+        if self._entrance is not None:
+            self._entrance.close()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._http is not None:
             await self._http.close()
+
+    @web.middleware
+    async def _counted(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """While a connection works on a request it is not one that may be asked to go."""
+        self._busy.add(request.protocol)
+        try:
+            answer: web.StreamResponse = await handler(request)
+            return answer
+        finally:
+            self._busy.discard(request.protocol)
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "leaving" if self._closing else "ok"})

@@ -101,3 +101,12 @@ FRONT_ARRIVING = 256
 FRONT_BODY_BYTES = 32 << 20
 FRONT_BODY_MS = 60_000
 """For a whole body. Double: a slow sender holds its place longer; half: 32 MiB needs more than 9 Mbit/s."""
+FRONT_CONNECTIONS = 2_048
+"""At the front at one time, with or without a key: twice the requests in flight. One more and an idle one has to go."""
+FRONT_BACKLOG = 512
+FRONT_HANDSHAKE_MS = 10_000
+FRONT_IDLE_MS = 30_000
+"""For the head of a request, from the connection or the last answer on. Double: an idle stranger stays longer; half: a
+gateway that asks twice a minute shakes hands anew each time."""
+FRONT_LINGER_MS = 2_000
+"""So long the rest of a body is read after its request was refused, so that the client sees the answer."""
