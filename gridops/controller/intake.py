@@ -67,7 +67,7 @@ def tip(checkout: Checkout, source: Source, fetch: bool) -> CommitId:
 
 
 class Unread(Exception):
-    """A commit could not be read to the end; `found` is what it tightens, read by itself. The cause is what happened."""
+    """A commit could not be read to the end; `found` is what it tightens, read by itself. Its cause says why."""
 
     def __init__(self, found: Found) -> None:
         super().__init__("; ".join(found.problems))

@@ -350,8 +350,9 @@ def _alarms(view: View) -> tuple[d.AlarmDoc, ...]:
 
 def _behind(behind_ms: int) -> str:
     return (
-        f"the controller's time is {render_ms(behind_ms)} ahead of its machine's clock, which was set back; until that "
-        "has caught up, requests that people sign by a right clock may be refused as expired"
+        f"the controller's time is {render_ms(behind_ms)} ahead of its machine's clock, which was set back, and never "
+        "goes back itself: requests that people sign by a right clock may be refused as expired. Stop the controller "
+        f"for {render_ms(behind_ms)} (engines go on), then start it; to freeze meanwhile, commit `mode: observe`"
     )
 
 

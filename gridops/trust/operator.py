@@ -13,13 +13,16 @@ from gridops.base.codes import refusals as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, HostId, PersonName, PlanId, ProfileName, ScopeName
 from gridops.base.record import record, to_bytes
-from gridops.base.units import render_instant
+from gridops.base.units import render_instant, render_ms
 from gridops.trust import envelope
 from gridops.trust.keys import PublicKey, Signer
 from gridops.trust.root import RoleName, RootChain
 
 Verb = Literal["apply", "freeze", "thaw", "invite", "write_off", "reject", "unlock"]
 _TIGHTENING = frozenset({"freeze", "reject"})
+COMPARE = (
+    "compare `date -u` here with the time in `gridops status -o json`, and set the clock that is wrong right (NTP)"
+)
 _NONCE_CHARS = range(16, 129)
 
 
@@ -89,12 +92,30 @@ def _require_in_time(request: OperatorRequest, now_ms: int) -> None:
     if request.issued_ms > now_ms + limits.ISSUED_AHEAD_MS:
         raise Refusal(
             codes.REQUEST_NOT_YET.code,
-            f"the request was made at {render_instant(request.issued_ms)}, it is {render_instant(now_ms)} here",
+            f"the request is from the future: {_times(request, now_ms)}",
+            hints=(COMPARE,),
         )
     if now_ms > request.not_after_ms:
         raise Refusal(
             codes.REQUEST_EXPIRED.code,
-            f"the request expired at {render_instant(request.not_after_ms)}, it is {render_instant(now_ms)} here",
+            f"the request expired at {render_instant(request.not_after_ms)}: {_times(request, now_ms)}",
+            hints=_ways_out(now_ms - request.issued_ms),
         )
     if request.not_after_ms - request.issued_ms > limits.OPERATOR_VALID_MS:
         raise Refusal(codes.REQUEST_EXPIRED.code, "the request claims to be valid for longer than ten minutes")
+
+
+def _times(request: OperatorRequest, now_ms: int) -> str:
+    made, here = render_instant(request.issued_ms), render_instant(now_ms)
+    return f"it was made at {made} by the clock of {request.by}, and the controller's time is {here}"
+
+
+def _ways_out(ahead_ms: int) -> tuple[str, ...]:
+    """The controller's time never goes back, so a clock that ran ahead is waited for: this says how, and what works."""
+    ran_ahead = "if the controller's clock ran ahead and was set right, its time stays ahead"
+    return (
+        "run the command again, if this one was kept for a while",
+        COMPARE,
+        f"{ran_ahead}: stop the controller for {render_ms(ahead_ms)} (engines go on), then start it",
+        "to freeze meanwhile, commit `mode: observe` in policies/mode.yaml: it counts whatever the time is",
+    )

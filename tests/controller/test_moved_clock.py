@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gridops.base.errors import Refusal
+from gridops.base.units import render_instant
 from gridops.controller import views
-from tests.controller.fleet import Desk, profile
+from gridops.controller.core.modes import permitted
+from tests.controller.fleet import DEFAULT, OBSERVE, Desk, profile, run
 
 HOUR_MS = 3_600_000
 
@@ -57,3 +59,43 @@ def test_a_leap_forwards_silences_no_host_and_expires_an_approval(desk: Desk) ->
         desk.ask("apply", plan=waits.id, approvals=(approval,))
     assert refused.value.code == "GO413", "it was for ten minutes, and an hour has passed"
     desk.apply()
+
+
+def test_who_is_refused_for_the_time_is_told_both_times_and_the_way_out(desk: Desk) -> None:
+    desk.clock.wall += HOUR_MS
+    desk.settle(3)
+    desk.clock.wall -= HOUR_MS
+    right_ms = desk.clock.wall
+    with pytest.raises(Refusal) as no:
+        run(desk.planning.operator(desk.fleet.request("freeze", right_ms, reason="smoke")))
+    assert no.value.code == "request_expired"
+    assert f"made at {render_instant(right_ms)} by the clock of mira" in no.value.message
+    assert f"the controller's time is {render_instant(desk.now)}" in no.value.message
+    hints = "\n".join(no.value.hints)
+    assert "stop the controller for 60 min (engines go on), then start it" in hints
+    assert "commit `mode: observe` in policies/mode.yaml" in hints
+    desk.commit({"policies/mode.yaml": OBSERVE})
+    assert permitted(desk.state, DEFAULT, desk.now).observes, "the kill switch works whatever the time is"
+
+
+def test_the_way_out_of_a_clock_that_ran_ahead_is_one(desk: Desk) -> None:
+    desk.clock.wall += HOUR_MS
+    desk.settle(3)
+    desk.clock.wall -= HOUR_MS
+    assert "Stop the controller for 60 min" in alarms(desk)["clock"]
+    desk.controller.close()
+    desk.clock.pass_by(HOUR_MS)
+    desk.start()
+    assert "clock" not in alarms(desk)
+    assert (
+        run(desk.planning.operator(desk.fleet.request("freeze", desk.clock.wall, reason="smoke")))["verb"] == "freeze"
+    )
+
+
+def test_a_request_from_the_future_names_both_times(desk: Desk) -> None:
+    with pytest.raises(Refusal) as no:
+        run(desk.planning.operator(desk.fleet.request("freeze", desk.now + HOUR_MS, reason="smoke")))
+    assert no.value.code == "request_not_yet"
+    assert render_instant(desk.now + HOUR_MS) in no.value.message
+    assert render_instant(desk.now) in no.value.message
+    assert any("date -u" in hint for hint in no.value.hints)
