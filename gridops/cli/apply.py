@@ -16,7 +16,7 @@ import typer
 
 from gridops.base.codes.control import GO422
 from gridops.base.codes.refusals import PLAN_EDITED, WRONG_FLEET
-from gridops.base.errors import Bug, Failed, Refusal
+from gridops.base.errors import Bug, Failed, Refusal, Unreachable
 from gridops.base.ids import PersonName, ProfileName, short
 from gridops.base.record import from_bytes, from_data
 from gridops.base.units import counted, render_ms
@@ -103,7 +103,7 @@ def run(context: Context, at: Desk, wanted: str, asked: Asked) -> int:
     _as_reviewed(context, offer)
     context.say(f"Plan {short(offer.digest)}  {offer.plan.scope}   {headline(offer.plan)}")
     if asked.resume:
-        answer = at.ask("apply", plan=offer.plan.id, scope=offer.plan.scope, resume=True)
+        answer = _handed_over(at, offer, resume=True)
         return _follow(context, at, answer, asked)
     names = _typed(context, offer, asked)
     mine = _approve(at, offer, names)
@@ -117,7 +117,7 @@ def run(context: Context, at: Desk, wanted: str, asked: Asked) -> int:
         )
         return exits.OK
     others = tuple(_read(path) for path in asked.approvals)
-    answer = at.ask("apply", plan=offer.plan.id, scope=offer.plan.scope, approvals=(mine, *others), last_replicas=names)
+    answer = _handed_over(at, offer, approvals=(mine, *others), last_replicas=names)
     for note in answer.get("notes", ()):
         context.say(str(note))
     return _follow(context, at, answer, asked)
@@ -216,15 +216,41 @@ def _follow(context: Context, at: Desk, answer: Any, asked: Asked) -> int:
         )
         return exits.OK
     began, last = time.monotonic(), None
-    for last in _watch(at, plan, context):
-        if last.get("outcome") is not None:
-            break
-        if (time.monotonic() - began) * 1000 > (context.timeout_ms or PATIENCE_MS):
-            context.say("still under way; it goes on without me. Look: gridops status")
-            return exits.INCOMPLETE
+    try:
+        for last in _watch(at, plan, context):
+            if last.get("outcome") is not None:
+                break
+            if (time.monotonic() - began) * 1000 > (context.timeout_ms or PATIENCE_MS):
+                context.say("still under way; it goes on without me. Look: gridops status")
+                return exits.INCOMPLETE
+    except Unreachable as silence:
+        raise Unreachable(
+            f"{silence.message}, but plan {plan} was taken over and goes on without me",
+            hints=(*_looks(plan), *silence.hints),
+        ) from silence
     if last is None:
         raise Bug(f"the controller accepted {plan} and then knew no apply of it")
     return _ended(context, plan, last, int((time.monotonic() - began) * 1000))
+
+
+def _handed_over(at: Desk, offer: Offer, **fields: Any) -> Any:
+    """The controller's answer to the signed request. Raises Unreachable where nobody knows whether it arrived."""
+    try:
+        return at.ask("apply", plan=offer.plan.id, scope=offer.plan.scope, **fields)
+    except Unreachable as silence:
+        raise Unreachable(
+            f"{silence.message}, so it is not known whether plan {offer.plan.id} is being applied; if it is, it goes "
+            "on without me",
+            hints=(*_looks(offer.plan.id), *silence.hints),
+        ) from silence
+
+
+def _looks(plan: str) -> tuple[str, ...]:
+    """How to see, once the controller answers, what became of an apply, and how to go on."""
+    return (
+        "see whether it is in force, when the controller answers: gridops plans list",
+        f"try again what failed of it: gridops apply {plan} --resume",
+    )
 
 
 def _watch(at: Desk, plan: str, context: Context) -> Iterator[dict[str, Any]]:
