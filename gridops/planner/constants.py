@@ -15,6 +15,30 @@ WEAK_CONFIDENCE_PPM = 500_000
 FORECAST_VALID_MS = 300_000
 HARM_LATENCY_PPM = 100_000_000
 START_HOSTS = 64
+HORIZON_MS = 300_000
+HORIZON_MAX_MS = 3_600_000
+NOMINAL_MLANES = 100
+WAITING_MLANES = 1_000
+START_MAX_MS = 86_400_000
+HOT_PPM = 8_000_000
+FAILED_START_MS = 120_000
+FAILURES_COUNTED = 4
+OWNER_RETURNS_PPM = 200_000
+THROTTLES_MORE_PPM = 100_000
+LEARN_TRUSTED = 4
+LEARN_VALID_MS = 2_592_000_000
+LEARN_CAP_MS = 3_600_000
+SPEED_TRUSTED = 8
+SPEED_VALID_MS = 900_000
+SLOWER_MAX_PPM = 3_000_000
+HARDWARE_PPM = 20_000
+MAIN_PART_PPM = 800_000
+REVIEW_PPM = 200_000
+VICTIM_AGE_MS = 900_000
+VICTIM_GAIN_PPM = 2_000_000
+VICTIMS = 3
+VICTIM_CANDIDATES = 16
+EXPIRIES = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +109,197 @@ TABLE: tuple[Constant, ...] = (
         "bound of work: hosts asked for the fastest start, those with the artifact and then the fastest links first",
         "larger fleets pay twice for each profile whose demand rises",
         "where few hosts are allowed, the profile's own `timing.load` is taken more often",
+    ),
+    Constant(
+        "HORIZON_MS",
+        HORIZON_MS,
+        "ms",
+        "how long a seat is judged for where no forecast says it: the minimum residency of profiles",
+        "a host twice as slow costs 60 request-seconds instead of 30 and outweighs a fetch",
+        "it costs 15: files that are there win against a host twice as fast",
+    ),
+    Constant(
+        "HORIZON_MAX_MS",
+        HORIZON_MAX_MS,
+        "ms",
+        "an hour: beyond it placements are made anew anyway",
+        "a forecast of two hours weighs a slower host twice as heavily as its first hour does",
+        "a forecast of an hour counts as one of half an hour",
+    ),
+    Constant(
+        "NOMINAL_MLANES",
+        NOMINAL_MLANES,
+        "milli-lanes",
+        "a tenth of a lane is busy where no forecast speaks: enough to tell hosts apart, too little to outweigh files",
+        "measured slowness without a forecast counts as 0.2 lanes would",
+        "it counts as 0.05 lanes would",
+    ),
+    Constant(
+        "WAITING_MLANES",
+        WAITING_MLANES,
+        "milli-lanes",
+        "one: a replica is started for one request at least",
+        "starts and waits count twice against slowness wherever less than two lanes are offered",
+        "they count half where less than half a lane is offered",
+    ),
+    Constant(
+        "START_MAX_MS",
+        START_MAX_MS,
+        "ms",
+        "a day: longer starts are all alike, and sums stay within 64 bits",
+        "starts of one and of two days are told apart",
+        "starts of half a day and of a day are not",
+    ),
+    Constant(
+        "HOT_PPM",
+        HOT_PPM,
+        "ppm",
+        "bound of the earlier allocator: high demand makes speed at most 8 times as important",
+        "at 16 replicas' worth of demand a host 8 % faster pays for a fetch",
+        "speed stops mattering more at 4 replicas' worth of demand",
+    ),
+    Constant(
+        "FAILED_START_MS",
+        FAILED_START_MS,
+        "ms per failed attempt",
+        "the cap of four such outweighs any usual fetch, as in the earlier allocator; the host stays the fallback",
+        "one failure outweighs a fetch of 4 minutes",
+        "one failure outweighs a fetch of 1 minute",
+    ),
+    Constant(
+        "FAILURES_COUNTED",
+        FAILURES_COUNTED,
+        "attempts",
+        "with the row above at most 8 minutes, so that a better repaired host is not lost for a month",
+        "a host that fails often is as bad as a fetch of 16 minutes",
+        "as bad as one of 4 minutes",
+    ),
+    Constant(
+        "OWNER_RETURNS_PPM",
+        OWNER_RETURNS_PPM,
+        "ppm within the horizon",
+        "one in five costs a restart: below half a warm time, so that it never outweighs what is there",
+        "a person's machine that is warming already loses by a hair against a server that has the files",
+        "the same order; only the shown harm is less",
+    ),
+    Constant(
+        "THROTTLES_MORE_PPM",
+        THROTTLES_MORE_PPM,
+        "ppm within the horizon",
+        "half as likely as an owner's return, as half the memory is left",
+        "a throttled server equals a person's machine",
+        "the same order; only the shown harm is less",
+    ),
+    Constant(
+        "LEARN_TRUSTED",
+        LEARN_TRUSTED,
+        "samples",
+        "of the earlier allocator: four starts say what a fifth will take",
+        "the link's own rate still has half a say after four starts",
+        "two starts replace it",
+    ),
+    Constant(
+        "LEARN_VALID_MS",
+        LEARN_VALID_MS,
+        "ms",
+        "30 days: drivers, disks and networks change",
+        "a time of a month ago still counts",
+        "a host that is used once in three weeks never learns",
+    ),
+    Constant(
+        "LEARN_CAP_MS",
+        LEARN_CAP_MS,
+        "ms",
+        "an hour: whatever took longer was an accident",
+        "accidents of two hours teach",
+        "fetches of 40 minutes over slow links teach nothing",
+    ),
+    Constant(
+        "SPEED_TRUSTED",
+        SPEED_TRUSTED,
+        "samples",
+        "of the earlier allocator",
+        "eight answers leave half the say to the hardware",
+        "four are enough",
+    ),
+    Constant(
+        "SPEED_VALID_MS",
+        SPEED_VALID_MS,
+        "ms",
+        "of the earlier allocator: a quarter of an hour, as load and heat change",
+        "a measurement of 15 minutes ago has half its weight",
+        "one of 7.5 minutes ago has none",
+    ),
+    Constant(
+        "SLOWER_MAX_PPM",
+        SLOWER_MAX_PPM,
+        "ppm of a request's time",
+        "four times as long as the fastest: slower is overload, which is no property of a host",
+        "a host 7 times as slow is told from one 4 times as slow",
+        "hosts 2.5 and 4 times as slow are alike",
+    ),
+    Constant(
+        "HARDWARE_PPM",
+        HARDWARE_PPM,
+        "ppm of a request's time",
+        "never outweighs the default fetch of 30 s below 5 times the demand of one replica",
+        "a guess outweighs a fetch at 2.5 times",
+        "at no demand: only ties",
+    ),
+    Constant(
+        "MAIN_PART_PPM",
+        MAIN_PART_PPM,
+        "ppm",
+        "decoding reads all weights for each token: most of a request is memory, of an image compute",
+        "compute and memory cannot be told apart: the rest would be negative",
+        "a card with little bandwidth and much compute is taken for text",
+    ),
+    Constant(
+        "REVIEW_PPM",
+        REVIEW_PPM,
+        "ppm of the proposed host's harm",
+        "a fifth: above the noise of measured speeds",
+        "a proposal holds though another host starts in 2 s instead of 3",
+        "measurements that jitter by more than a tenth overturn proposals",
+    ),
+    Constant(
+        "VICTIM_AGE_MS",
+        VICTIM_AGE_MS,
+        "ms",
+        "of the earlier allocator: what was fetched for a guess gets a quarter of an hour to be right",
+        "a wrong guess blocks its bytes for half an hour",
+        "guesses displace each other within 8 minutes",
+    ),
+    Constant(
+        "VICTIM_GAIN_PPM",
+        VICTIM_GAIN_PPM,
+        "ppm of the value per byte",
+        "of the earlier allocator: twice the worth, or the transfer is not paid",
+        "only four times the value displaces",
+        "a value as good as equal displaces: transfers without end",
+    ),
+    Constant(
+        "VICTIMS",
+        VICTIMS,
+        "artifacts",
+        "of the earlier allocator: one wave",
+        "six small artifacts make way for a large one",
+        "one does",
+    ),
+    Constant(
+        "VICTIM_CANDIDATES",
+        VICTIM_CANDIDATES,
+        "artifacts",
+        "bound of work: 696 groups of up to three",
+        "5,488 groups are compared for each full host",
+        "of more than 8 artifacts some are never looked at",
+    ),
+    Constant(
+        "EXPIRIES",
+        EXPIRIES,
+        "artifacts per plan",
+        "of the earlier allocator: one at a time",
+        "two go at once",
+        "none ever goes: the disk fills with wrong guesses",
     ),
 )

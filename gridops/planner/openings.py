@@ -20,8 +20,11 @@ from gridops.model.plan import Launch
 from gridops.model.profile import Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.capacity import on_ram
+from gridops.planner.constants import START_MAX_MS
 from gridops.planner.eligible import Way, equal, linked, suits
 from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
+from gridops.planner.learned import key_of
+from gridops.planner.rank_harm import Harms
 from gridops.planner.scarce import Scarcity
 
 
@@ -43,11 +46,11 @@ class Fitting:
 class Opening:
     """One config of one profile on all hosts."""
 
-    def __init__(self, grid: Grid, scarcity: Scarcity, profile: Profile, position: int) -> None:
-        config = profile.configs[position]
+    def __init__(self, harms: Harms, scarcity: Scarcity, profile: Profile, position: int) -> None:
+        config, grid = profile.configs[position], harms.grid
         self.grid, self.profile, self.config, self.position = grid, profile, config, position
         self.count = config.devices.count
-        self._scarcity = scarcity
+        self._scarcity, self._harms = scarcity, harms
         planning = grid.world.planning
         ways = [suits(profile, config, view, planning) for view in grid.examples]
         launches: dict[str, tuple[Launch, Digest]] = {}
@@ -68,10 +71,19 @@ class Opening:
             if fitting is not None:
                 usable[n, list(fitting.columns)] = True
         self.usable: Bools = usable[shape]
-        self.start_ms: Ints = self._starts()
+        self._fetch = harms.fetch(profile, position, self.rows)
+        self._exposure = harms.exposure(profile)
+        self._failing, self._slower, self._broken = harms.lasting(profile, position, self.rows, gpu=self.gpu)
+        self._warm: Ints = harms.warm_ms(profile, key_of(profile, config), self.rows)
+        self._running: Ints = self._runs()
         self._files = [(grid.has(f.sha256), f.size_bytes) for f in config.artifact.files]
         size = len(self.rows)
         self.fits, self.waits = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        self.start_ms, self.wait_ms = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self.harm: Ints = np.zeros(size, np.int64)
+        self._contended = bool(self._fetch.shared.any())
+        # Where more than the start differs between hosts, equal harm may have unequal parts.
+        self.mixed = bool(self._failing.any() or self._slower.any() or self._broken.any())
         self.left: Ints = np.zeros(size, np.int64)
         self._stranded: Ints = np.full(size, -ENDLESS, np.int64)
         self._known: dict[bytes, int] = {}
@@ -123,17 +135,10 @@ class Opening:
             found[[n for n in failed if self.launch(n) == launch]] = False
         return found
 
-    def _starts(self) -> Ints:
-        """Milliseconds until it serves, on each row."""
-        grid, timing = self.grid, self.profile.timing
-        files = self.config.artifact.files
-        cached = grid.cached(tuple(f.sha256 for f in files))[self.rows]
-        copy = np.zeros(len(self.rows), np.int64)
-        for file in files:
-            copy += np.where(grid.cached((file.sha256,))[self.rows], 0, file.size_bytes)
-        rate = grid.download[self.rows]
-        fetch = np.where(rate > 0, copy * 8_000 // np.maximum(rate, 1), timing.load_ms)
-        found: Ints = np.where(cached, timing.warm_ms, fetch + timing.warm_ms)
+    def _runs(self) -> Ints:
+        """Milliseconds until what runs or starts there serves, on each row; endless where nothing does."""
+        grid = self.grid
+        found: Ints = np.full(len(self.rows), ENDLESS, np.int64)
         for launch in sorted({f.launch for f in self.fittings if f is not None}):
             for n, state in grid.runs(launch):
                 at = self.place[n]
@@ -142,8 +147,50 @@ class Opening:
                 if state is ResidencyState.READY:
                     found[at] = 0
                 elif state in (ResidencyState.WARMING, ResidencyState.LOADING):
-                    found[at] = min(found[at], timing.warm_ms // 2)
+                    found[at] = min(found[at], self._warm[at] // 2)
         return found
+
+    # -- time and harm -----------------------------------------------------------------------------------------------
+
+    def _time(self, at: Ints) -> None:
+        """How soon it serves, and what that and the rest costs requests, on the rows at these places."""
+        fetch = self._fetch.alone_ms[at]
+        if self._contended:
+            fetch = self._beside_others(at, fetch)
+        self.start_ms[at] = np.minimum(fetch + self._warm[at], self._running[at])
+        self.wait_ms[at] = 0
+        for place in at[self.waits[at]].tolist():
+            self.wait_ms[place] = self._harms.drain_ms(int(self.rows[place]))
+        self.harm[at] = sum(self.parts(at))
+
+    def _beside_others(self, at: Ints, alone: Ints) -> Ints:
+        """Transfers under way share the link; those that this plan has for the host already take their turn first."""
+        size, shared = self._fetch.size_bytes[at], self._fetch.shared[at]
+        found: Ints = alone * (1 + self._harms.active[self.rows[at]] * shared)
+        for n in np.flatnonzero((size > 0) & (shared > 0)).tolist():
+            if planned := self._planned(int(self.rows[at[n]])):
+                found[n] = min(START_MAX_MS, int(found[n]) * (int(size[n]) + planned) // int(size[n]))
+        return found
+
+    def _planned(self, row: int) -> int:
+        """Bytes that this plan fetches there for others."""
+        board = self.grid.board.rows[row]
+        if not board.disk_bytes:
+            return 0
+        own = sum(f.size_bytes for f in self.config.artifact.files if f.sha256 in board.artifacts)
+        return max(0, board.disk_bytes - own)
+
+    def parts(self, at: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """What the harm at these places is made of, in the order of `rank`."""
+        cost = self._exposure.while_waiting
+        return cost(self.wait_ms[at]), cost(self.start_ms[at]), self._failing[at], self._slower[at], self._broken[at]
+
+    def if_waits(self, waits: bool, place: int) -> int:
+        """Harm of waiting there that is not counted yet, where the host's own replica asks for a place."""
+        if not waits or self.waits[place]:
+            return 0
+        drain = np.array([self._harms.drain_ms(int(self.rows[place]))])
+        return int(self._exposure.while_waiting(drain)[0])
 
     def stranded(self, at: Ints) -> Ints:
         """What a seat on these rows would take from others, in MiB (`scarce`); kept until the row changes."""
@@ -189,6 +236,7 @@ class Opening:
             boards = grid.board.rows
             waits[busy] = ~now | [grid.board.crowded_now(boards[r], self.profile, None) for r in rows[busy].tolist()]
         self.left[at], self.waits[at], self._stranded[at] = left, waits, -ENDLESS
+        self._time(at)
 
     def _counts(self, rows: Ints) -> Bools:
         grid, profile = self.grid, self.profile

@@ -1,7 +1,7 @@
 """Which of the hosts that fit is best: one tuple of integers per host, compared from the left, lower is better.
 
-Every term has a name and a unit, and the report shows winner and runner-up by these names. No term is a sum of
-unlike things, so that a reader can say why without arithmetic. The host's name is the last word. Filled by `seats`.
+Every term has a name and a unit, and the report shows winner and runner-up by these names. Only `harm` is a sum, of
+parts in one unit (`rank_harm`), and the report shows these too. The host's name is the last word. Filled by `seats`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,10 @@ class Rank(NamedTuple):
     """1 where the failure-domain minimum is not met and this host's domain has a replica already."""
     config: int
     """Position of the config in the profile's order of preference."""
-    waits: int
-    """1 where something has to leave the host first."""
-    start_ms: int
-    """Time until it serves: 0 where it is ready, half the warm time while it warms, the warm time where the artifact
-    is, and the time to fetch on top elsewhere (by the host's known link, else the profile's own guess)."""
+    harm: int
+    """Request-milliseconds lost over the horizon by choosing this host: the sum of the parts."""
     domain_replicas: int
     """Replicas of the profile that share the host's failure domain."""
-    yields: int
-    """2 a person's machine, 1 a throttled one, 0 neither."""
     unproposed: int
     """1 where a plan that waits for people puts the replica on another host. What is only a little better must not
     overturn what somebody is reviewing."""
@@ -35,3 +30,21 @@ class Rank(NamedTuple):
     afterwards (`scarce`). Keeps large gaps for those who need them."""
     left_mib: int
     """Memory left on the fullest device: tightest first."""
+
+    harm_waiting: int = 0
+    """Part of `harm`: until something else has left the host, by its drain grace."""
+    harm_starting: int = 0
+    """Until it serves: nothing where it is ready, half the warm time while it warms, the warm time where the artifact
+    is, and the time to fetch on top elsewhere. Learned where it was learned, else by the link, else the profile's."""
+    harm_failing: int = 0
+    """Starts of this very revision that failed there: the next one may, too."""
+    harm_slower: int = 0
+    """Requests take longer than on the fastest of these hosts, as measured, else as its devices suggest."""
+    harm_interrupted: int = 0
+    """The owner comes back, or the host throttles further."""
+    harm_reviewed: int = 0
+    """What overturning a proposal under review has to be worth."""
+
+
+PARTS = tuple(name for name in Rank._fields if name.startswith("harm_"))
+"""What `harm` is the sum of. They stand last: they explain, and decide only between equals."""

@@ -6,25 +6,31 @@ terms are `rank`'s, and the seat itself is made by the board, which has the last
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from gridops.base.ids import HostId, ProfileName
+from gridops.base.units import PPM
 from gridops.footprint.need import Need, need
 from gridops.model.plan import Launch
 from gridops.model.profile import Profile
 from gridops.planner.capacity import Ask, Offer
+from gridops.planner.constants import REVIEW_PPM
 from gridops.planner.draft import Draft, Item, may_dip
 from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Bools, Grid, Ints
 from gridops.planner.openings import Opening
 from gridops.planner.rank import Rank
+from gridops.planner.rank_harm import Harms
 from gridops.planner.scarce import Scarcity
 
 MIB = 20
 """Bits of a mebibyte."""
+
+Column: TypeAlias = Ints | Callable[[Ints], Ints]
+"""A term of all rows, or how to find it for some of them: made when first needed."""
 
 
 class Candidate(NamedTuple):
@@ -47,12 +53,14 @@ class Found:
 
 @dataclass(slots=True)
 class Table:
-    """One opening as the item sees it: rows with room, and its terms as columns (None: made when first needed)."""
+    """One opening as the item sees it: rows with room, and their terms as columns."""
 
     opening: Opening
     places: Ints
     """Positions within the opening."""
-    columns: list[Ints | None]
+    columns: list[Column]
+    reviewed: Ints
+    """Part of the harm that is not the opening's."""
 
     def best(self, without: Iterable[int]) -> tuple[Rank, int] | None:
         """The best row and its terms: the columns are compared from the left, among those still equal."""
@@ -65,14 +73,17 @@ class Table:
         for column in self.columns:
             if len(at) == 1:
                 break
-            values = self._scarce(at) if column is None else column[at]
+            values = _values(column, at)
             at = at[values == values.min()]
+        if len(at) > 1 and self.opening.mixed:
+            parts = list(zip(*(p.tolist() for p in self.parts(at)), strict=True))
+            at = at[[parts.index(min(parts))]]
         first = at[:1]  # rows stand in the order of host names
-        rank = Rank(*(int((self._scarce(first) if c is None else c[first])[0]) for c in self.columns))
-        return rank, int(rows[first[0]])
+        terms = (*(_values(c, first) for c in self.columns), *self.parts(first))
+        return Rank(*(int(t[0]) for t in terms)), int(rows[first[0]])
 
-    def _scarce(self, at: Ints) -> Ints:
-        return self.opening.stranded(self.places[at])
+    def parts(self, at: Ints) -> tuple[Ints, ...]:
+        return (*self.opening.parts(self.places[at]), self.reviewed[at])
 
 
 class Seats:
@@ -81,7 +92,7 @@ class Seats:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.grid = Grid(draft.world, draft.board)
-        self._scarcity = Scarcity(self.grid)
+        self._scarcity, self._harms = Scarcity(self.grid), Harms(self.grid)
         self._openings: dict[ProfileName, tuple[Opening, ...]] = {}
 
     def openings(self, profile: Profile) -> tuple[Opening, ...]:
@@ -89,7 +100,7 @@ class Seats:
         self.grid.refresh()
         found = self._openings.get(profile.name)
         if found is None:
-            found = tuple(Opening(self.grid, self._scarcity, profile, n) for n in range(len(profile.configs)))
+            found = tuple(Opening(self._harms, self._scarcity, profile, n) for n in range(len(profile.configs)))
             self._openings[profile.name] = found
         for opening in found:
             opening.refresh()
@@ -144,11 +155,20 @@ class Seats:
             fits = fits & (grid.holds[opening.rows] | ~too_dear)
         places = np.flatnonzero(fits)
         rows = opening.rows[places]
-        return Table(opening, places, self._columns(item, opening, places, rows))
+        reviewed = self._reviewed(item, opening, rows)
+        return Table(opening, places, self._columns(item, opening, places, reviewed), reviewed)
 
-    def _columns(self, item: Item, opening: Opening, places: Ints, rows: Ints) -> list[Ints | None]:
-        """The terms in the order of `Rank`."""
-        grid, none = self.grid, np.zeros(len(rows), np.int64)
+    def _reviewed(self, item: Item, opening: Opening, rows: Ints) -> Ints:
+        """What a host has to be better by than the one that people are looking at, if that one still has room."""
+        proposed = self.grid.row.get(self.draft.world.proposed.get(item.replica, HostId("")), -1)
+        place = int(opening.place[proposed]) if proposed >= 0 else -1
+        if place < 0 or not opening.fits[place]:
+            return np.zeros(len(rows), np.int64)
+        return np.where(rows != proposed, int(opening.harm[place]) * REVIEW_PPM // PPM, 0)
+
+    def _columns(self, item: Item, opening: Opening, places: Ints, reviewed: Ints) -> list[Column]:
+        """The terms in the order of `Rank`, but for the parts of the harm."""
+        grid, rows, none = self.grid, opening.rows[places], np.zeros(len(places), np.int64)
         same, sharing = self._domains(item, rows)
         unproposed = none
         proposed = self.draft.world.proposed.get(item.replica)
@@ -158,13 +178,11 @@ class Seats:
         return [
             same,
             none + opening.position,
-            opening.waits[places].astype(np.int64),
-            opening.start_ms[places],
+            opening.harm[places] + reviewed,
             sharing,
-            grid.yields[rows],
             unproposed,
             price,
-            None,
+            lambda at: opening.stranded(places[at]),
             opening.left[places] >> MIB,
         ]
 
@@ -198,11 +216,18 @@ class Seats:
             offer = self.draft.board.offer(host, Ask(item.replica, item.profile, way), instead=item.replica)
             if not isinstance(offer, Offer) or (offer.breaks and not may_dip(item)):
                 continue
-            at = np.array([place])
-            terms = [0 if c is None else int(c[0]) for c in self._columns(item, opening, at, opening.rows[at])]
-            rank = Rank(*terms)._replace(waits=int(offer.waits), left_mib=offer.left_bytes >> MIB)
-            found.append(Candidate(rank, host, way.launch, offer))
+            found.append(Candidate(self._own_rank(item, opening, place, offer), host, way.launch, offer))
         return min(found) if found else None
+
+    def _own_rank(self, item: Item, opening: Opening, place: int, offer: Offer) -> Rank:
+        """Its terms there; what fits and what has to wait is the board's word, for the arrays count its former self."""
+        at, first, reviewed = np.array([place]), np.array([0]), np.zeros(1, np.int64)
+        table = Table(opening, at, self._columns(item, opening, at, reviewed), reviewed)
+        columns = [c if n != Rank._fields.index("stranded_mib") else reviewed for n, c in enumerate(table.columns)]
+        rank = Rank(*(int(t[0]) for t in (*(_values(c, first) for c in columns), *table.parts(first))))
+        more = opening.if_waits(offer.waits, place)
+        waiting = rank.harm_waiting + more
+        return rank._replace(harm=rank.harm + more, harm_waiting=waiting, left_mib=offer.left_bytes >> MIB)
 
 
 def _first(tables: Sequence[Table], without: Sequence[int], grid: Grid) -> tuple[Rank, HostId, Table] | None:
@@ -212,6 +237,10 @@ def _first(tables: Sequence[Table], without: Sequence[int], grid: Grid) -> tuple
         return None
     rank, row, table = min(found, key=lambda f: f[:2])
     return rank, grid.ids[row], table
+
+
+def _values(column: Column, at: Ints) -> Ints:
+    return column(at) if callable(column) else column[at]
 
 
 def _union(rows: Sequence[Ints]) -> Ints:

@@ -18,6 +18,7 @@ from gridops.footprint.ledger import DeviceRoom, ram_of, rooms
 from gridops.model.fleet import Drain, Host, HostClass, HostKey, OnReturn, Runtime
 from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent
+from gridops.model.learned import Learned
 from gridops.model.plan import Cause, Change, DecisionKind, HostLine, Plan
 from gridops.model.policy import BudgetPolicy, ModePolicy, PlanningPolicy, ScopeBudgets
 from gridops.model.profile import Profile
@@ -68,6 +69,8 @@ class Inputs:
     """Demand to be expected. None: every profile's target is what its file says."""
     given_up: tuple[GivenUp, ...] | None = None
     """What whoever carries plans out has given up. None: nobody knows, so what the proposal that waits says counts."""
+    learned: Learned | None = None
+    """What starts and answers have taught. None: every time is the link's or the profile's own guess."""
 
 
 class Standing(IntEnum):
