@@ -29,7 +29,7 @@ from gridops.base.ids import Digest, ProfileName
 from gridops.base.units import render_ms
 from gridops.protocol.messages import GatewayKey
 from gridops_agent.engines.base import Door
-from gridops_agent.front_entrance import WAITS, Entrance
+from gridops_agent.front_entrance import Entrance, patient
 
 RETRY_AFTER_S = 2
 _LATER: Mapping[str, str] = MappingProxyType({"Retry-After": str(RETRY_AFTER_S)})
@@ -93,8 +93,7 @@ class Front:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/{path:[a-z0-9_/-]{1,64}}", self._forward)
-        # A client that walks away must end its request here at once, so that the count and the engine's slot are freed.
-        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=10, **WAITS)
+        self._runner = patient(app)
         await self._runner.setup()
         self._entrance = Entrance(self._runner, self._busy.__contains__)
         try:

@@ -18,11 +18,20 @@ from gridops.base import limits
 
 GOODBYE_S = 1.0
 """Closing TLS waits for the other side, which here may be one that does not speak."""
-WAITS = {
-    "keepalive_timeout": limits.FRONT_IDLE_MS / 1_000,
-    "lingering_time": limits.FRONT_LINGER_MS / 1_000,
-}
-"""For `web.AppRunner`. The first one begins with the connection, and bytes that are no whole head do not prolong it."""
+
+
+def patient(app: web.Application) -> web.AppRunner:
+    """A runner of the front with its waits: the first begins with the connection, and bytes that are no whole head do
+    not prolong it."""
+    return web.AppRunner(
+        app,
+        # A client that walks away must end its request here at once, so that the count and the engine's slot are freed.
+        handler_cancellation=True,
+        access_log=None,
+        shutdown_timeout=10,
+        keepalive_timeout=limits.FRONT_IDLE_MS / 1_000,
+        lingering_time=limits.FRONT_LINGER_MS / 1_000,
+    )
 
 
 class Entrance:

@@ -22,7 +22,6 @@ from gridops.protocol.messages import GatewayKey, Outcome
 from gridops_agent.core.report import Readings, inventory
 from gridops_agent.engines.base import Door
 from gridops_agent.front import Front, Route, Table, tls_context
-from gridops_agent.front_entrance import WAITS
 from gridops_agent.shell import Agent
 from tests.agent.site import CLIENT_KEY, KEYS, Site, command, done, held_of, pid_of, receipt, until
 
@@ -502,7 +501,7 @@ async def test_when_the_entrance_is_full_the_one_longest_idle_makes_room_and_no_
 async def test_whoever_asks_nothing_or_never_comes_to_the_end_of_a_head_is_let_go(
     site: Site, monkeypatch: pytest.MonkeyPatch, says: bytes
 ) -> None:
-    monkeypatch.setitem(WAITS, "keepalive_timeout", 0.4)
+    monkeypatch.setattr(limits, "FRONT_IDLE_MS", 400)
     async with front_alone(site, Table((), KEYS)) as (_, http):
         reader, writer = await stranger(site, address(http), says=says)
 
@@ -527,9 +526,18 @@ async def test_a_handshake_that_does_not_come_is_not_waited_for(site: Site, monk
         writer.transport.abort()
 
 
-def test_the_waits_of_the_front_are_the_named_limits() -> None:
-    assert WAITS == {
-        "keepalive_timeout": limits.FRONT_IDLE_MS / 1_000,
-        "lingering_time": limits.FRONT_LINGER_MS / 1_000,
-    }
+async def test_the_rest_of_a_refused_body_is_read_for_a_short_while_only(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FRONT_LINGER_MS", 300)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+    async with front_alone(site, Table((), KEYS)) as (_, http):
+        reader, writer = await stranger(site, address(http), says=head)
+        async with asyncio.timeout(5):
+            assert b" 401 " in await reader.readline()
+            await reader.read()
+        writer.transport.abort()
+
+
+def test_the_entrance_has_room_for_all_work() -> None:
     assert limits.FRONT_CONNECTIONS > limits.FRONT_IN_FLIGHT + limits.FRONT_ARRIVING
