@@ -1,0 +1,196 @@
+"""One host's part of the board: what is planned there so far, summed per device in both ledgers. `capacity` asks it.
+
+*Desired* is what shall stand when the plan is carried out, *live* adds what still runs and will leave. A board may
+begin as one of the last plan (`again`), and shares its contents with it until something changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gridops.base.ids import DeviceId, Digest, ProfileName, ReplicaId
+from gridops.footprint.ledger import DeviceRoom, Use
+from gridops.model.profile import Artifact
+from gridops.planner.world import HostView
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one replica takes on one host."""
+
+    replica: ReplicaId
+    profile: ProfileName
+    devices: tuple[DeviceId, ...]
+    device_bytes: int
+    host_bytes: int
+    gpu: bool
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Bytes on one device, all and GPU work."""
+
+    all_bytes: int = 0
+    gpu_bytes: int = 0
+
+
+@dataclass(slots=True)
+class HostBoard:
+    """One host's part of the board. Every change is noted in `log`, so that answers can be remembered."""
+
+    view: HostView
+    desired: dict[ReplicaId, Claim] = field(default_factory=dict)
+    leaving: list[Claim] = field(default_factory=list)
+    kept: list[Claim] = field(default_factory=list)
+    """Claims of nobody's plan that hold memory all the same (state unknown)."""
+    artifacts: set[Digest] = field(default_factory=set)
+    """Files that will be fetched here."""
+    disk_bytes: int = 0
+    row: int = 0
+    log: list[int] = field(default_factory=list)
+    """The board's list of changes: this host's row, once for each of them."""
+    origin: HostBoard | None = None
+    """The board that this one is as, until something changes on it."""
+    _desired: dict[DeviceId, _Sum] = field(default_factory=dict)
+    _live: dict[DeviceId, _Sum] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.origin is None:
+            self._desired = {r.id: _Sum() for r in self.view.rooms}
+            self._live = {r.id: _Sum() for r in self.view.rooms}
+
+    def again(self, view: HostView, row: int, log: list[int]) -> HostBoard:
+        """The same once more, for a view that differs in nothing that is planned by; a copy as soon as it changes."""
+        return HostBoard(
+            view,
+            self.desired,
+            self.leaving,
+            self.kept,
+            self.artifacts,
+            self.disk_bytes,
+            row,
+            log,
+            self,
+            self._desired,
+            self._live,
+        )
+
+    def keep(self) -> HostBoard:
+        """How it stands now, for the next plan to begin with."""
+        kept = self.again(self.view, self.row, [])
+        self.origin = kept.origin = kept
+        return kept
+
+    def _own(self) -> None:
+        """Something is about to change: what is shared becomes a copy."""
+        if self.origin is not None:
+            self.origin = None
+            self.desired, self.artifacts = dict(self.desired), set(self.artifacts)
+            self.leaving, self.kept = list(self.leaving), list(self.kept)
+            self._desired = {d: _Sum(s.all_bytes, s.gpu_bytes) for d, s in self._desired.items()}
+            self._live = {d: _Sum(s.all_bytes, s.gpu_bytes) for d, s in self._live.items()}
+
+    def put(self, claim: Claim) -> None:
+        """The replica shall stand here."""
+        self._own()
+        self.desired[claim.replica] = claim
+        self._count(self._desired, claim, 1)
+        self._count(self._live, claim, 1)
+        self.log.append(self.row)
+
+    def take(self, replica: ReplicaId, *, runs: bool) -> None:
+        """The replica shall not stand here any more; while it `runs`, its memory is still taken live."""
+        self._own()
+        claim = self.desired.pop(replica)
+        self._count(self._desired, claim, -1)
+        if any(r.replica == replica for r in self.view.stuck):
+            self._count(self._desired, claim, 1)
+            self.kept.append(claim)
+        elif runs:
+            self.leaving.append(claim)
+        else:
+            self._count(self._live, claim, -1)
+        self.log.append(self.row)
+
+    def back(self, claim: Claim) -> None:
+        """Who was on the way out stays."""
+        self._own()
+        if claim in self.leaving:
+            self.leaving.remove(claim)
+            self.desired[claim.replica] = claim
+            self._count(self._desired, claim, 1)
+            self.log.append(self.row)
+        else:
+            self.put(claim)
+
+    def hold(self, claim: Claim, *, stuck: bool) -> None:
+        """Something runs here that no plan wants. `stuck`: it will not leave by itself either."""
+        self._own()
+        (self.kept if stuck else self.leaving).append(claim)
+        self._count(self._live, claim, 1)
+        if stuck:
+            self._count(self._desired, claim, 1)
+        self.log.append(self.row)
+
+    def fetch(self, artifact: Artifact) -> None:
+        """Reserve disk for what is not here yet."""
+        self._own()
+        for file in artifact.files:
+            if file.sha256 not in self.view.cached and file.sha256 not in self.artifacts:
+                self.artifacts.add(file.sha256)
+                self.disk_bytes += file.size_bytes
+        self.log.append(self.row)
+
+    def holds_anything(self) -> bool:
+        """Something stands here, runs here or is on its way."""
+        return bool(self.desired or self.leaving or self.kept or self.artifacts or self.view.external)
+
+    def sums(self) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+        """Bytes per pool in the view's order: desired and live, each as (all work, GPU work)."""
+        for room in self.view.rooms:
+            desired, live = self._desired[room.id], self._live[room.id]
+            yield (desired.all_bytes, desired.gpu_bytes), (live.all_bytes, live.gpu_bytes)
+
+    def use(self, device: DeviceId, *, live: bool, without: Claim | None = None) -> Use:
+        """What is taken on a device; `without` leaves one claim out."""
+        total = (self._live if live else self._desired)[device]
+        if without is None:
+            return Use(total.all_bytes, total.gpu_bytes)
+        part = part_of(without, device, self.view)
+        return Use(total.all_bytes - part, total.gpu_bytes - (part if without.gpu and device in without.devices else 0))
+
+    def profiles(self, without: ReplicaId | None = None) -> list[ProfileName]:
+        """Profile of every residency that counts here, one entry each; external ones and stuck ones included."""
+        planned = [c.profile for r, c in self.desired.items() if r != without]
+        return planned + [c.profile for c in self.kept] + [r.profile for r in self.view.external]
+
+    def crowded(self) -> DeviceRoom | None:
+        """The first device whose desired set does not fit its raw memory."""
+        for room in self.view.rooms:
+            used = self._desired[room.id]
+            over_gpu = room.gpu_bytes is not None and used.gpu_bytes > room.gpu_bytes
+            if used.all_bytes > max(0, room.raw_bytes) or over_gpu:
+                return room
+        return None
+
+    def over_with(self, claim: Claim) -> bool:
+        """Would the desired set, this claim included, be too much for the raw memory?"""
+        self._own()
+        self._count(self._desired, claim, 1)
+        over = self.crowded() is not None
+        self._count(self._desired, claim, -1)
+        return over
+
+    def _count(self, sums: dict[DeviceId, _Sum], claim: Claim, sign: int) -> None:
+        for device in claim.devices:
+            if (total := sums.get(device)) is not None:
+                total.all_bytes += sign * claim.device_bytes
+                total.gpu_bytes += sign * claim.device_bytes if claim.gpu else 0
+        if claim.host_bytes and self.view.ram is not None:
+            sums[self.view.ram.id].all_bytes += sign * claim.host_bytes
+
+
+def part_of(claim: Claim, device: DeviceId, view: HostView) -> int:
+    ram = claim.host_bytes if view.ram is not None and view.ram.id == device else 0
+    return ram + (claim.device_bytes if device in claim.devices else 0)
