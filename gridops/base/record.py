@@ -7,13 +7,14 @@ wrong types and missing fields are a `Malformed`, never a guess. pydantic does t
 Canonical bytes have one meaning and two ways. The literal way is `canon.dumps(to_data(value))`. The straight way lets
 pydantic write the bytes at once; it is taken only by record types whose schema proves, once per type, that the bytes
 must be the same (`_Proof`), and only for values that pydantic writes without a remark. All else, and every refusal,
-is decided by the literal way. `Digests` remembers the digests of values that came the straight way.
+is decided by the literal way. `Digests` remembers the digests of values that came the straight way, `Pieces` the bytes
+of which large ones are made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
 from gridops.base import canon, limits
@@ -118,6 +119,40 @@ class Digests:
             self._bytes -= self._known.pop(next(iter(self._known))).size
 
 
+class Pieces:
+    """Digests of large records that are mostly made of records already seen: only what is new is written again.
+
+    Like `Digests`, made by the caller and for one thread at a time. Of each kind of record the pieces of the last one
+    are remembered, by identity.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[type[Any], dict[int, tuple[Any, bytes]]] = {}
+
+    def of(self, value: Any, parts: Sequence[str]) -> Digest:
+        """What `digest_of` says. `parts`: fields of the record that are tuples of records."""
+        kind = type(value)
+        before, now = self._known.get(kind, {}), dict[int, tuple[Any, bytes]]()
+        if not _is_straight(kind):
+            return digest_of(value)
+        written = {key: canon.dumps(data) for key, data in to_data(replace(value, **dict.fromkeys(parts, ()))).items()}
+        for part in parts:
+            found = []
+            for piece in getattr(value, part):
+                entry = before.get(id(piece))
+                if entry is None:
+                    raw = _straight_bytes(piece)
+                    if raw is None:
+                        return digest_of(value)
+                    entry = piece, raw
+                now[id(piece)] = entry
+                found.append(entry[1])
+            written[part] = b"[" + b",".join(found) + b"]"
+        self._known[kind] = now
+        rows = (canon.dumps(key) + b":" + written[key] for key in sorted(written))
+        return canon.digest_bytes(b"{" + b",".join(rows) + b"}")
+
+
 _writers: dict[Any, SchemaSerializer | None] = {}
 _LONG = b"0" * len(str(INT_MAX)) + b","
 _SHAPE = bytes.maketrans(b"0123456789]}", b"0" * 10 + b",,")
@@ -126,10 +161,7 @@ _SHAPE = bytes.maketrans(b"0123456789]}", b"0" * 10 + b",,")
 def _straight_bytes(value: Any) -> bytes | None:
     """Canonical bytes written by pydantic, or None where only the literal way can say what they are."""
     kind = type(value)
-    try:
-        writer = _writers[kind]
-    except KeyError:
-        writer = _writers[kind] = _writer(kind)
+    writer = _writers[kind] if _is_straight(kind) else None
     if writer is None:
         return None
     try:
@@ -138,6 +170,13 @@ def _straight_bytes(value: Any) -> bytes | None:
         return None
     # An integer out of range has at least sixteen digits before `,`, `]` or `}`. A text may have them too: no harm.
     return None if _LONG in raw.translate(_SHAPE) else raw
+
+
+def _is_straight(kind: type[Any]) -> bool:
+    """Whether it is proved of the type that pydantic writes its canonical bytes."""
+    if kind not in _writers:
+        _writers[kind] = _writer(kind)
+    return _writers[kind] is not None
 
 
 def _writer(kind: type[Any]) -> SchemaSerializer | None:

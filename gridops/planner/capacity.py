@@ -8,32 +8,22 @@ and mutable while a plan is made; nothing outside the planner sees it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
-from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId
-from gridops.footprint.ledger import Answer, DeviceRoom, Fit, Use, fits
+from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
+from gridops.footprint.ledger import Answer, DeviceRoom, Fit, fits
 from gridops.model.fleet import DeviceKind
 from gridops.model.plan import HostLine
 from gridops.model.profile import Artifact, Profile
 from gridops.model.snapshot import Residency
 from gridops.planner.company import conflict
 from gridops.planner.eligible import Way, equal, linked
+from gridops.planner.host_board import Claim, HostBoard, part_of
 from gridops.planner.world import HostView, World
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What one replica takes on one host."""
-
-    replica: ReplicaId
-    profile: ProfileName
-    devices: tuple[DeviceId, ...]
-    device_bytes: int
-    host_bytes: int
-    gpu: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,126 +49,6 @@ class Offer:
 
 
 @dataclass(slots=True)
-class _Sum:
-    """Bytes on one device, all and GPU work."""
-
-    all_bytes: int = 0
-    gpu_bytes: int = 0
-
-
-@dataclass(slots=True)
-class HostBoard:
-    """One host's part of the board. Every change is noted in `log`, so that answers can be remembered."""
-
-    view: HostView
-    desired: dict[ReplicaId, Claim] = field(default_factory=dict)
-    leaving: list[Claim] = field(default_factory=list)
-    kept: list[Claim] = field(default_factory=list)
-    """Claims of nobody's plan that hold memory all the same (state unknown)."""
-    artifacts: set[Digest] = field(default_factory=set)
-    """Files that will be fetched here."""
-    disk_bytes: int = 0
-    row: int = 0
-    log: list[int] = field(default_factory=list)
-    """The board's list of changes: this host's row, once for each of them."""
-    _desired: dict[DeviceId, _Sum] = field(default_factory=dict)
-    _live: dict[DeviceId, _Sum] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._desired = {r.id: _Sum() for r in self.view.rooms}
-        self._live = {r.id: _Sum() for r in self.view.rooms}
-
-    def put(self, claim: Claim) -> None:
-        """The replica shall stand here."""
-        self.desired[claim.replica] = claim
-        self._count(self._desired, claim, 1)
-        self._count(self._live, claim, 1)
-        self.log.append(self.row)
-
-    def take(self, replica: ReplicaId, *, runs: bool) -> None:
-        """The replica shall not stand here any more; while it `runs`, its memory is still taken live."""
-        claim = self.desired.pop(replica)
-        self._count(self._desired, claim, -1)
-        if any(r.replica == replica for r in self.view.stuck):
-            self._count(self._desired, claim, 1)
-            self.kept.append(claim)
-        elif runs:
-            self.leaving.append(claim)
-        else:
-            self._count(self._live, claim, -1)
-        self.log.append(self.row)
-
-    def back(self, claim: Claim) -> None:
-        """Who was on the way out stays."""
-        if claim in self.leaving:
-            self.leaving.remove(claim)
-            self.desired[claim.replica] = claim
-            self._count(self._desired, claim, 1)
-            self.log.append(self.row)
-        else:
-            self.put(claim)
-
-    def hold(self, claim: Claim, *, stuck: bool) -> None:
-        """Something runs here that no plan wants. `stuck`: it will not leave by itself either."""
-        (self.kept if stuck else self.leaving).append(claim)
-        self._count(self._live, claim, 1)
-        if stuck:
-            self._count(self._desired, claim, 1)
-        self.log.append(self.row)
-
-    def fetch(self, artifact: Artifact) -> None:
-        """Reserve disk for what is not here yet."""
-        for file in artifact.files:
-            if file.sha256 not in self.view.cached and file.sha256 not in self.artifacts:
-                self.artifacts.add(file.sha256)
-                self.disk_bytes += file.size_bytes
-        self.log.append(self.row)
-
-    def sums(self) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        """Bytes per pool in the view's order: desired and live, each as (all work, GPU work)."""
-        for room in self.view.rooms:
-            desired, live = self._desired[room.id], self._live[room.id]
-            yield (desired.all_bytes, desired.gpu_bytes), (live.all_bytes, live.gpu_bytes)
-
-    def use(self, device: DeviceId, *, live: bool, without: Claim | None = None) -> Use:
-        """What is taken on a device; `without` leaves one claim out."""
-        total = (self._live if live else self._desired)[device]
-        if without is None:
-            return Use(total.all_bytes, total.gpu_bytes)
-        part = _part(without, device, self.view)
-        return Use(total.all_bytes - part, total.gpu_bytes - (part if without.gpu and device in without.devices else 0))
-
-    def profiles(self, without: ReplicaId | None = None) -> list[ProfileName]:
-        """Profile of every residency that counts here, one entry each; external ones and stuck ones included."""
-        planned = [c.profile for r, c in self.desired.items() if r != without]
-        return planned + [c.profile for c in self.kept] + [r.profile for r in self.view.external]
-
-    def crowded(self) -> DeviceRoom | None:
-        """The first device whose desired set does not fit its raw memory."""
-        for room in self.view.rooms:
-            used = self._desired[room.id]
-            over_gpu = room.gpu_bytes is not None and used.gpu_bytes > room.gpu_bytes
-            if used.all_bytes > max(0, room.raw_bytes) or over_gpu:
-                return room
-        return None
-
-    def over_with(self, claim: Claim) -> bool:
-        """Would the desired set, this claim included, be too much for the raw memory?"""
-        self._count(self._desired, claim, 1)
-        over = self.crowded() is not None
-        self._count(self._desired, claim, -1)
-        return over
-
-    def _count(self, sums: dict[DeviceId, _Sum], claim: Claim, sign: int) -> None:
-        for device in claim.devices:
-            if (total := sums.get(device)) is not None:
-                total.all_bytes += sign * claim.device_bytes
-                total.gpu_bytes += sign * claim.device_bytes if claim.gpu else 0
-        if claim.host_bytes and self.view.ram is not None:
-            sums[self.view.ram.id].all_bytes += sign * claim.host_bytes
-
-
-@dataclass(slots=True)
 class Board:
     """All hosts of the scope."""
 
@@ -192,9 +62,13 @@ class Board:
     """Hourly price of the hosts that hold something."""
 
     @classmethod
-    def of(cls, world: World) -> Board:
+    def of(cls, world: World, known: Mapping[HostId, HostBoard] = MappingProxyType({})) -> Board:
+        """Empty, but for hosts of which it is `known` how they stand."""
         log: list[int] = []
-        rows = tuple(HostBoard(view, row=n, log=log) for n, view in enumerate(world.hosts.values()))
+        rows = tuple(
+            HostBoard(view, row=n, log=log) if (was := known.get(host)) is None else was.again(view, n, log)
+            for n, (host, view) in enumerate(world.hosts.items())
+        )
         return cls(world, dict(zip(world.hosts, rows, strict=True)), rows, log)
 
     def put(self, host: HostId, claim: Claim) -> None:
@@ -296,11 +170,6 @@ def residency_claim(residency: Residency) -> Claim:
     return Claim(replica, residency.profile, residency.devices, residency.device_bytes, residency.host_bytes, gpu=True)
 
 
-def _part(claim: Claim, device: DeviceId, view: HostView) -> int:
-    ram = claim.host_bytes if view.ram is not None and view.ram.id == device else 0
-    return ram + (claim.device_bytes if device in claim.devices else 0)
-
-
 def _disk(board: HostBoard, artifact: Artifact) -> HostLine | None:
     missing = [f for f in artifact.files if f.sha256 not in board.view.cached and f.sha256 not in board.artifacts]
     if not missing or board.view.disk_bytes is None:
@@ -359,7 +228,7 @@ def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Of
 
 def _fit(board: HostBoard, room: DeviceRoom, need_bytes: int, gpu: bool, former: Claim | None, live: bool) -> Fit:
     """Headroom is kept free unless the replica only takes over what its former self already holds there."""
-    grows = former is None or need_bytes > _part(former, room.id, board.view)
+    grows = former is None or need_bytes > part_of(former, room.id, board.view)
     return fits(room, board.use(room.id, live=live, without=former), need_bytes, gpu=gpu, new=grows)
 
 

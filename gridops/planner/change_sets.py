@@ -14,9 +14,10 @@ from gridops.base.ids import HostId
 from gridops.footprint.ledger import Answer, fits
 from gridops.model.plan import Decision, DecisionKind
 from gridops.model.policy import ActionClass
-from gridops.planner.capacity import Claim, HostBoard, bad_company
+from gridops.planner.capacity import bad_company
 from gridops.planner.diff import carries_terms, is_term
 from gridops.planner.draft import Draft
+from gridops.planner.host_board import Claim, HostBoard
 from gridops.planner.incumbents import Incumbent, Verdict
 from gridops.planner.targets import Targets
 

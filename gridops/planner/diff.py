@@ -7,7 +7,7 @@ what will be done and nothing else, so that equal work has an equal name whateve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gridops.base import canon
@@ -59,20 +59,26 @@ class Reasons:
     unplaced: Sequence[Unplaced] = ()
 
 
-def side_of(plan: Plan | None) -> Side:
-    """A plan as a side; nothing at all for None."""
+def side_of(plan: Plan | None, name: Callable[[Launch], Digest] = identity) -> Side:
+    """A plan as a side; nothing at all for None. `name` says what `identity` says."""
     if plan is None:
         return Side({}, {}, {})
-    return side(plan.placement, plan.launches, plan.terms)
+    return side(plan.placement, plan.launches, plan.terms, name)
 
 
-def side(placement: Sequence[Assignment], launches: Sequence[Launch], terms: Sequence[Terms]) -> Side:
-    return Side({a.replica: a for a in placement}, {identity(n): n for n in launches}, {t.profile: t for t in terms})
+def side(
+    placement: Sequence[Assignment],
+    launches: Sequence[Launch],
+    terms: Sequence[Terms],
+    name: Callable[[Launch], Digest] = identity,
+) -> Side:
+    return Side({a.replica: a for a in placement}, {name(n): n for n in launches}, {t.profile: t for t in terms})
 
 
 def diff(before: Side, after: Side, reasons: Reasons) -> tuple[Decision, ...]:
     """Every difference, ordered and numbered; each its own change set until `change_sets.tie` joins them."""
-    found = [d for r in after.seats if (d := _seated(before, after, r, reasons)) is not None]
+    changed = _changed_terms(before, after)
+    found = [d for r in after.seats if (d := _seated(before, after, r, reasons, changed)) is not None]
     kept = {reasons.former.get(r, r) for r in after.seats}
     left = {a.profile for a in after.seats.values()} | {before.seats[r].profile for r in kept if r in before.seats}
     found += [_removed(before, r, reasons, left) for r in before.seats if r not in kept]
@@ -148,13 +154,32 @@ def carries_terms(decision: Decision) -> bool:
     return any(is_term(c) for c in decision.changes)
 
 
-def _seated(before: Side, after: Side, replica: ReplicaId, reasons: Reasons) -> Decision | None:
+def _changed_terms(before: Side, after: Side) -> Mapping[ProfileName, tuple[Change, ...]]:
+    """What changed of the terms of profiles that both sides know."""
+    both = ((name, before.terms.get(name), new) for name, new in after.terms.items())
+    return {name: found for name, old, new in both if old != new and (found := terms_differences(old, new))}
+
+
+def _seated(
+    before: Side,
+    after: Side,
+    replica: ReplicaId,
+    reasons: Reasons,
+    changed: Mapping[ProfileName, tuple[Change, ...]],
+) -> Decision | None:
     new = after.seats[replica]
     old = before.seats.get(reasons.former.get(replica, replica))
+    if old is new and new.profile not in changed and replica not in reasons.again:
+        return None
     if old is None:
         return _decision(DecisionKind.PLACE, new, None, (), reasons)
     launches = differences(before.launches[old.launch], after.launches[new.launch]) if old.launch != new.launch else ()
-    terms = terms_differences(before.terms.get(old.profile), after.terms.get(new.profile))
+    same = old.profile == new.profile
+    terms = (
+        changed.get(new.profile, ())
+        if same
+        else terms_differences(before.terms.get(old.profile), after.terms.get(new.profile))
+    )
     renamed = (Change(field="profile", old=old.profile, new=new.profile),) if old.profile != new.profile else ()
     # A new name says by itself that other ids are served.
     changes = renamed + tuple(c for c in launches + terms if not renamed or c.field not in ("profile", "serves"))

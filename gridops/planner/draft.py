@@ -12,8 +12,10 @@ from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key, split_
 from gridops.footprint.need import identity
 from gridops.model.plan import Assignment, Cause, CauseKind, Choice, HostLine, Launch, Seat
 from gridops.model.profile import Downtime, Profile
-from gridops.planner.capacity import Board, Claim, Offer, bad_company, residency_claim
+from gridops.planner.capacity import Board, Offer, bad_company, residency_claim
+from gridops.planner.host_board import Claim, HostBoard
 from gridops.planner.incumbents import Incumbent, Verdict, names_of
+from gridops.planner.recall import Shelf
 from gridops.planner.sizing import Size
 from gridops.planner.targets import Targets
 from gridops.planner.world import World
@@ -104,17 +106,21 @@ def begin(world: World, targets: Targets) -> Draft:
 
     Those who must leave keep their memory until they have somewhere to go.
     """
-    draft = Draft(world, Board.of(world), sizes=targets.sizes)
-    _hold_the_rest(draft, targets)
     staying = [i for i in targets.wanted if i.verdict <= Verdict.CHANGE]
     leaving = [i for i in targets.wanted if i.verdict is Verdict.LEAVE]
+    homes = _Homes(world, targets)
+    draft = Draft(world, Board.of(world, homes.known()), sizes=targets.sizes)
+    homes.seat_as_before(draft)
+    _hold_the_rest(draft, targets, homes.settled)
     pushed: list[Incumbent] = []
-    for incumbent in sorted(staying, key=lambda i: _importance(world, i)):
+    new = [i for i in staying if i.host not in homes.settled]
+    for incumbent in sorted(new, key=lambda i: _importance(world, i)):
         refused = None if world.mass_stale else _no_longer_fits(draft, incumbent)
         if refused is None:
             _remain(draft, incumbent)
         else:
             pushed.append(refused)
+    homes.remember(draft, {i.host for i in pushed})
     for incumbent in (*leaving, *pushed):
         _remain(draft, incumbent)
     changed = [i for i in staying if i.verdict is Verdict.CHANGE and i.replica not in {p.replica for p in pushed}]
@@ -145,15 +151,66 @@ def may_dip(item: Item) -> bool:
     return item.profile.downtime is Downtime.ALLOWED or item.origin is None or not item.origin.ready
 
 
-def _hold_the_rest(draft: Draft, targets: Targets) -> None:
+class _Homes:
+    """Hosts by who stands on them, so that those where everybody stays as before need not be looked at again.
+
+    How a host stands after `begin` follows from its view and its incumbents alone, each with its profile, as long as
+    all of them stay and nothing else is there.
+    """
+
+    def __init__(self, world: World, targets: Targets) -> None:
+        self._world = world
+        self._shelf: Shelf[tuple[HostBoard, tuple[Seated, ...]]] = world.recall.shelf("boards")
+        here: dict[HostId, list[Incumbent]] = {}
+        for incumbent in targets.wanted:
+            here.setdefault(incumbent.host, []).append(incumbent)
+        self._sources = {
+            host: (view.traits, *here.get(host, ()))
+            for host, view in world.hosts.items()
+            if not view.external and not view.stuck
+        }
+        self._here = here
+        self.settled: dict[HostId, tuple[Seated, ...]] = {}
+
+    def known(self) -> dict[HostId, HostBoard]:
+        """Boards of the hosts about which everything is known."""
+        found: dict[HostId, HostBoard] = {}
+        for host, sources in self._sources.items():
+            entry = self._shelf.get(host, sources) if self._shelf else None
+            if entry is not None:
+                found[host], self.settled[host] = entry
+        return found
+
+    def seat_as_before(self, draft: Draft) -> None:
+        for host, seated in self.settled.items():
+            if seated:
+                draft.board.price_micro += self._world.hosts[host].host.price_per_hour_micro or 0
+                for seat in seated:
+                    draft.give(seat)
+
+    def remember(self, draft: Draft, pushed: set[HostId]) -> None:
+        """How the other hosts stand, where everybody stays."""
+        if self._world.mass_stale:
+            return
+        for host, sources in self._sources.items():
+            stays = all(i.verdict is Verdict.STAY and i.again is None for i in self._here.get(host, ()))
+            if stays and host not in self.settled and host not in pushed:
+                board = draft.board.hosts[host]
+                seated = tuple(draft.seats[r] for r in board.desired)
+                self._shelf.put(host, sources, (board.keep(), seated))
+
+
+def _hold_the_rest(draft: Draft, targets: Targets, settled: Collection[HostId]) -> None:
     """Put on the board what runs and is in no plan: what can leave will, what nobody can vouch for stays."""
     planned = {
         (i.host, name, i.assignment.launch)
         for i in targets.wanted
-        if i.verdict is not Verdict.RELEASE
+        if i.verdict is not Verdict.RELEASE and i.host not in settled
         for name in names_of(draft.world, i.replica, i.former)
     }
     for host, board in draft.board.hosts.items():
+        if host in settled:
+            continue
         for residency in board.view.stuck:
             if (host, residency.replica, residency.identity) not in planned:
                 board.hold(residency_claim(residency), stuck=True)

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
 from gridops.footprint.need import Need, identity, need
-from gridops.model.plan import Assignment, Seat
+from gridops.model.plan import Assignment, Launch, Seat
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.capacity import claim_of
 from gridops.planner.eligible import Way, is_gpu_work, launch_of
 from gridops.planner.incumbents import Incumbent, Verdict, names_of, residency_of
+from gridops.planner.recall import Shelf
 from gridops.planner.verdicts import judge
 from gridops.planner.world import HostView, Standing, World
 
@@ -25,12 +26,12 @@ _RUNS = (ResidencyState.READY, ResidencyState.WARMING, ResidencyState.LOADING)
 
 def gather(world: World) -> tuple[Incumbent, ...]:
     """Every incumbent of the scope with its verdict, by profile and number."""
-    names = renames(world)
-    found = [*_of_parent(world, names)]
-    judged = {i.replica: judge(world, i) for i in found}
+    judged = _of_parent(world, renames(world))
     # A replica whose host was taken from us may run elsewhere already: then that copy is it.
     released = {r: i for r, i in judged.items() if i.verdict is Verdict.RELEASE}
-    taken = ({i.replica for i in found} | {i.former for i in found}) - set(released)
+    taken = set(judged)
+    taken.update([i.former for i in judged.values()])
+    taken.difference_update(released)
     for adopted in _adopted(world, taken):
         before = released.get(adopted.replica)
         cause = before.cause if before is not None else None
@@ -52,26 +53,51 @@ def renames(world: World) -> dict[ProfileName, ProfileName]:
     }
 
 
-def _of_parent(world: World, names: Mapping[ProfileName, ProfileName]) -> Iterable[Incumbent]:
+def _of_parent(world: World, names: Mapping[ProfileName, ProfileName]) -> dict[ReplicaId, Incumbent]:
+    """The parent's replicas by their new names, judged. Who stayed before stays again while nothing is new about it."""
     parent = world.inputs.parent
     if parent is None:
-        return
-    launches = {identity(launch): launch for launch in parent.launches}
+        return {}
+    shelf: Shelf[Incumbent] = world.recall.shelf("incumbents")
+    # Only what depends on its own host, profile and command is remembered.
+    forget = bool(names or world.mass_stale or world.returning)
+    launches = {world.recall.digests.of(launch): launch for launch in parent.launches}
+    found: dict[ReplicaId, Incumbent] = {}
+    hosts, profiles, given_up = world.hosts, world.profiles, world.given_up
     for a in parent.placement:
-        name = names.get(a.profile, a.profile)
+        view, profile = hosts.get(a.seat.host), profiles.get(a.profile)
+        plain = view is not None and profile is not None and profile.renamed_from is None and a.replica not in given_up
+        if forget or not plain or view is None:
+            judged = judge(world, _incumbent(world, a, launches[a.launch], names))
+            found[judged.replica] = judged
+            continue
+        sources = a, launches[a.launch], profile, view.traits
+        known = shelf.get(a.replica, sources)
+        if known is None:
+            known = judge(world, _incumbent(world, a, launches[a.launch], names))
+            if known.verdict is Verdict.STAY and known.cause is None:
+                shelf.put(a.replica, sources, known)
+        found[a.replica] = known
+    return found
+
+
+def _incumbent(world: World, a: Assignment, launch: Launch, names: Mapping[ProfileName, ProfileName]) -> Incumbent:
+    name, replica, assignment = a.profile, a.replica, a
+    if name in names:
+        name = names[name]
         replica = replica_id(name, split_replica(a.replica)[1])
         assignment = replace(a, replica=replica, profile=name)
-        residency = residency_of(world.hosts.get(a.seat.host), names_of(world, replica, a.replica), a.launch)
-        yield Incumbent(
-            assignment,
-            launches[a.launch],
-            former=a.replica,
-            pinned=_pinned(world, name, a.seat.host),
-            runs=residency is not None or _nobody_can_say(world, a.seat.host),
-            ready=residency is not None and residency.state is ResidencyState.READY,
-            stuck=residency is not None and residency.state is ResidencyState.UNKNOWN,
-            again=world.given_up.get(a.replica),
-        )
+    residency = residency_of(world.hosts.get(a.seat.host), names_of(world, replica, a.replica), a.launch)
+    return Incumbent(
+        assignment,
+        launch,
+        former=a.replica,
+        pinned=_pinned(world, name, a.seat.host),
+        runs=residency is not None or _nobody_can_say(world, a.seat.host),
+        ready=residency is not None and residency.state is ResidencyState.READY,
+        stuck=residency is not None and residency.state is ResidencyState.UNKNOWN,
+        again=world.given_up.get(a.replica),
+    )
 
 
 def _nobody_can_say(world: World, host: HostId) -> bool:
@@ -86,7 +112,9 @@ def _adopted(world: World, taken: set[ReplicaId]) -> Iterable[Incumbent]:
         if view.standing in (Standing.RELEASED, Standing.LOST):
             continue
         for residency in view.ours:
-            found = _adopt(world, view, residency, taken)
+            if residency.replica in taken:
+                continue
+            found = _adopt(world, view, residency)
             if found is None:
                 continue
             # Of several, the one that serves, then the one that has stood longest, then the first host by name.
@@ -96,10 +124,10 @@ def _adopted(world: World, taken: set[ReplicaId]) -> Iterable[Incumbent]:
     return [seen[r][1] for r in sorted(seen, key=replica_key)]
 
 
-def _adopt(world: World, view: HostView, residency: Residency, taken: set[ReplicaId]) -> Incumbent | None:
+def _adopt(world: World, view: HostView, residency: Residency) -> Incumbent | None:
     profile = world.profiles.get(residency.profile)
     replica = residency.replica
-    if profile is None or replica is None or replica in taken or residency.state not in _RUNS:
+    if profile is None or replica is None or residency.state not in _RUNS:
         return None
     if split_replica(replica)[0] != profile.name:
         return None

@@ -14,8 +14,8 @@ from gridops.model.intent import Where
 from gridops.model.plan import Assignment, Cause, Launch
 from gridops.model.profile import Config, Profile
 from gridops.model.snapshot import Residency
-from gridops.planner.capacity import Claim
 from gridops.planner.eligible import is_gpu_work, launch_of
+from gridops.planner.host_board import Claim
 from gridops.planner.world import GivenUp, HostView, World
 
 

@@ -11,19 +11,23 @@ from gridops.planner.assemble import assemble
 from gridops.planner.draft import begin
 from gridops.planner.gather import gather, renames
 from gridops.planner.place import place
+from gridops.planner.recall import Recall
 from gridops.planner.room import make_room
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose, retirements
 from gridops.planner.why import unplaced
 from gridops.planner.world import Inputs, look
 
-__all__ = ["Inputs", "plan"]
+__all__ = ["Inputs", "Recall", "plan"]
 
 
-def plan(inputs: Inputs) -> Plan:
-    """The complete intended placement of the scope, with its decisions against the parent and its report."""
+def plan(inputs: Inputs, recall: Recall | None = None) -> Plan:
+    """The complete intended placement of the scope, with its decisions against the parent and its report.
+
+    `recall` is what the last plan of the scope left: it makes this one cheaper, and never other.
+    """
     # What is declared and reported; who is silent, who is lost.
-    world = look(inputs)
+    world = look(inputs, recall)
     # Who stands where, and whether it may stay.
     incumbents = gather(world)
     # How many are wanted, who is surplus, what is missing.

@@ -29,7 +29,7 @@ class Shelf(Generic[T]):
     def get(self, name: Hashable, sources: tuple[Any, ...]) -> T | None:
         """The answer of this name, if it was made from exactly these objects."""
         entry = self._now.get(name) or self._before.get(name)
-        if entry is None:
+        if entry is None or len(entry[0]) != len(sources):
             return None
         for had, has in zip(entry[0], sources, strict=True):
             if had is not has:

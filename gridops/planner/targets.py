@@ -60,7 +60,9 @@ def choose(world: World, incumbents: Sequence[Incumbent]) -> Targets:
         else:
             kept = _towards_pins(world, profile, _keep(world, profile, standing, size.replicas), size.replicas)
             ids = {i.replica for i in kept}
-            removed += [replace(i, cause=_fewer(world, profile, size)) for i in standing if i.replica not in ids]
+            if len(ids) < len(standing):
+                cause = _fewer(world, profile, size)
+                removed += [replace(i, cause=cause) for i in standing if i.replica not in ids]
         wanted += kept
         if profile is not None and size is not None:
             missing += _missing(world, profile, kept, size)
@@ -76,6 +78,8 @@ def count(profile: Profile, world: World) -> int:
 def pins(profile: Profile, world: World) -> list[HostId]:
     """Hosts of the scope on each of which the profile shall have a replica."""
     hosts = world.hosts
+    if not profile.placement.pins:
+        return []
     return [h for h in sorted(profile.placement.pins) if h in hosts and hosts[h].host.scope == profile.scope]
 
 
@@ -113,6 +117,8 @@ def domain(world: World, host: str, level: str) -> str | None:
 
 def _keep(world: World, profile: Profile, standing: Sequence[Incumbent], wanted: int) -> list[Incumbent]:
     """The incumbents to keep when there are more than wanted: pins, then failure domains, then who need not move."""
+    if len(standing) <= wanted:
+        return sorted(standing, key=lambda i: replica_key(i.replica))
     left, kept = list(standing), list[Incumbent]()
     spread = profile.spread
     places = {i.replica: domain(world, i.host, spread.by) if spread is not None else None for i in standing}
@@ -136,8 +142,11 @@ def _worth(incumbent: Incumbent, place: str | None, met: set[str]) -> tuple[bool
 
 def _towards_pins(world: World, profile: Profile, kept: list[Incumbent], wanted: int) -> list[Incumbent]:
     """Where nobody is free to take a pin's place, replicas that could stay set out for it, highest numbers first."""
+    wished = pins(profile, world)
+    if not wished:
+        return kept
     stands = {i.host for i in kept if i.verdict <= Verdict.CHANGE}
-    lacking = [h for h in pins(profile, world) if h not in stands]
+    lacking = [h for h in wished if h not in stands]
     free = wanted - len(kept) + sum(1 for i in kept if i.verdict > Verdict.CHANGE)
     moved: dict[ReplicaId, Incumbent] = {}
     for host in lacking[max(0, free) :]:
@@ -153,10 +162,10 @@ def _towards_pins(world: World, profile: Profile, kept: list[Incumbent], wanted:
 
 def _missing(world: World, profile: Profile, kept: Sequence[Incumbent], size: Size) -> list[Missing]:
     """The lowest free numbers, as many as are missing: first those of the baseline, then those that demand adds."""
-    taken = {split_replica(i.replica)[1] for i in kept}
     lacking = size.replicas - len(kept)
     if lacking <= 0:
         return []
+    taken = {split_replica(i.replica)[1] for i in kept}
     cause = _more(world, profile)
     more = Cause(kind=CauseKind.DEMAND, detail=size.why) if size.why else cause
     found: list[Missing] = []

@@ -16,6 +16,7 @@ from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.capacity import claim_of
 from gridops.planner.eligible import Way, allowed, is_gpu_work, launch_of
 from gridops.planner.incumbents import Incumbent, Verdict, current_config, mark, names_of, residency_of
+from gridops.planner.recall import Shelf
 from gridops.planner.world import HostView, Standing, World, clock
 
 
@@ -54,10 +55,20 @@ def _judge(world: World, incumbent: Incumbent) -> Incumbent:
         return left
     if (returned := _returned(world, incumbent, profile)) is not None:
         return returned
-    config = current_config(profile, incumbent.launch)
+    config = _current(world, profile, incumbent)
     if config is None:
         return replace(incumbent, verdict=Verdict.CHANGE, cause=_changed(world, incumbent, profile))
     return _resized(world, incumbent, config, view)
+
+
+def _current(world: World, profile: Profile, incumbent: Incumbent) -> Config | None:
+    """`current_config`, asked once for all replicas of a profile that run the same."""
+    shelf: Shelf[Config] = world.recall.shelf("configs")
+    launch, name = incumbent.launch, (profile.name, incumbent.assignment.launch)
+    found = shelf.get(name, (profile, launch))
+    if found is None:
+        found = current_config(profile, launch)
+    return found if found is None else shelf.put(name, (profile, launch), found)
 
 
 def _released(world: World, incumbent: Incumbent, view: HostView | None) -> Incumbent:
@@ -170,8 +181,8 @@ def _resized(world: World, incumbent: Incumbent, config: Config, view: HostView)
     if not isinstance(wanted, Need):
         return incumbent
     way = Way(incumbent.launch, wanted, (), is_gpu_work(incumbent.launch.backend))
-    claim = claim_of(incumbent.replica, incumbent.assignment.profile, way, incumbent.assignment.seat.devices, view)
-    return replace(
-        incumbent,
-        assignment=replace(incumbent.assignment, device_bytes=claim.device_bytes, host_bytes=claim.host_bytes),
-    )
+    was = incumbent.assignment
+    claim = claim_of(incumbent.replica, was.profile, way, was.seat.devices, view)
+    if (was.device_bytes, was.host_bytes) == (claim.device_bytes, claim.host_bytes):
+        return incumbent
+    return replace(incumbent, assignment=replace(was, device_bytes=claim.device_bytes, host_bytes=claim.host_bytes))

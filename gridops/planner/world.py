@@ -17,10 +17,10 @@ from gridops.base.units import PPM, render_ms
 from gridops.footprint.ledger import DeviceRoom, ram_of, rooms
 from gridops.model.fleet import Drain, Host, HostClass, HostKey, OnReturn, Runtime
 from gridops.model.forecast import Forecast
-from gridops.model.intent import Desired, Intent
+from gridops.model.intent import Intent
 from gridops.model.learned import Learned
 from gridops.model.plan import Cause, Change, DecisionKind, HostLine, Plan
-from gridops.model.policy import BudgetPolicy, ModePolicy, PlanningPolicy, ScopeBudgets
+from gridops.model.policy import PlanningPolicy, ScopeBudgets
 from gridops.model.profile import Profile
 from gridops.model.snapshot import (
     LIVE_STATES,
@@ -32,6 +32,7 @@ from gridops.model.snapshot import (
     Snapshot,
     SnapshotSource,
 )
+from gridops.planner.recall import Recall, Shelf
 
 REPLACE_AFTER_MS = 600_000
 """When an opportunistic host without `absence` counts as lost. Doubling it leaves users waiting longer for a closed
@@ -111,6 +112,8 @@ class HostView:
     """Ours, in a state that nobody can vouch for: they hold what they hold until somebody resolves them."""
     ours: tuple[Residency, ...]
     """Managed live residencies that can be moved or stopped."""
+    traits: object
+    """The same object in every view of the host for as long as nothing is new but the time of its report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,24 +133,30 @@ class World:
     """By the parent's name."""
     mass_stale: tuple[HostId, ...]
     """Hosts that fell silent at once. Not empty: nothing may be taken away by this plan."""
+    recall: Recall
+    """What is known from planning the scope before."""
 
     @property
     def hypothetical(self) -> bool:
         return self.inputs.snapshot.source is SnapshotSource.DECLARED
 
 
-def look(inputs: Inputs) -> World:
-    """Intent and snapshot as one picture."""
+def look(inputs: Inputs, recall: Recall | None = None) -> World:
+    """Intent and snapshot as one picture. `recall`: what is known from planning the scope before, if anything is."""
     desired = inputs.intent.desired
+    recall = Recall() if recall is None else recall
+    recall.begin((inputs.scope, desired.planning, inputs.snapshot.source is SnapshotSource.DECLARED))
     look_up = _Known(
         reports={r.host: r for r in inputs.snapshot.hosts},
         keys={k.host: k for k in desired.keys},
         drains={d.host: d for d in desired.drains if d.until_ms is None or d.until_ms > inputs.now_ms},
     )
-    hosts = {h.id: _view(h, inputs, look_up) for h in sorted(desired.hosts, key=lambda h: h.id)}
+    views: Shelf[HostView] = recall.shelf("views")
+    hosts = {h.id: _view(h, inputs, look_up, views) for h in sorted(desired.hosts, key=lambda h: h.id)}
+    mine = sorted((p for p in desired.profiles if p.scope == inputs.scope), key=lambda p: p.name)
     return World(
         inputs=inputs,
-        profiles={p.name: p for p in sorted(desired.profiles, key=lambda p: p.name) if p.scope == inputs.scope},
+        profiles={p.name: _as_before(p, recall) for p in mine},
         hosts=hosts,
         planning=desired.planning,
         budgets=desired.budgets.of(inputs.scope),
@@ -155,7 +164,16 @@ def look(inputs: Inputs) -> World:
         proposed={a.replica: a.seat.host for a in inputs.waiting.placement} if inputs.waiting is not None else {},
         given_up={g.replica: g for g in _given_up(inputs)},
         mass_stale=_mass_stale(inputs, hosts),
+        recall=recall,
     )
+
+
+def _as_before(profile: Profile, recall: Recall) -> Profile:
+    """The profile; as the object it was last time if the files were only read again."""
+    shelf: Shelf[Profile] = recall.shelf("profiles")
+    last = shelf.last(profile.name)
+    same = last is not None and (last is profile or last == profile)
+    return shelf.put(profile.name, (), last if last is not None and same else profile)
 
 
 def _given_up(inputs: Inputs) -> tuple[GivenUp, ...]:
@@ -183,22 +201,48 @@ class _Known:
     drains: Mapping[HostId, Drain]
 
 
-def _view(host: Host, inputs: Inputs, known: _Known) -> HostView:
-    desired = inputs.intent.desired
-    declared = inputs.snapshot.source is SnapshotSource.DECLARED
-    report = None if declared else known.reports.get(host.id)
+def _view(host: Host, inputs: Inputs, known: _Known, views: Shelf[HostView]) -> HostView:
+    report = None if inputs.snapshot.source is SnapshotSource.DECLARED else known.reports.get(host.id)
     standing, closed = _standing(host, report, inputs, known)
-    found = rooms(host, report, desired.planning.headroom.memory_ppm)
-    if standing is Standing.THROTTLED:
+    drain, last = known.drains.get(host.id), views.last(host.id)
+    like = last is not None and last.standing is standing and last.closed == closed
+    if last is not None and like and _same(last.host, host) and _same(last.drain, drain):
+        if last.report is report:
+            return views.put(host.id, (), last)
+        if last.report is not None and report is not None and _only_later(last.report, report):
+            return views.put(host.id, (), replace(last, report=report))
+    return views.put(host.id, (), _new_view(host, report, inputs, _Found(standing, closed, drain)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    standing: Standing
+    closed: HostLine | None
+    drain: Drain | None
+
+
+def _same(old: object, new: object) -> bool:
+    return old is new or old == new
+
+
+def _only_later(old: HostReport, new: HostReport) -> bool:
+    """A heartbeat that tells nothing new."""
+    return old == replace(new, observed_ms=old.observed_ms)
+
+
+def _new_view(host: Host, report: HostReport | None, inputs: Inputs, is_: _Found) -> HostView:
+    declared = inputs.snapshot.source is SnapshotSource.DECLARED
+    found = rooms(host, report, inputs.intent.desired.planning.headroom.memory_ppm)
+    if is_.standing is Standing.THROTTLED:
         found = tuple(replace(r, headroom_bytes=max(r.headroom_bytes, r.raw_bytes - r.raw_bytes // 2)) for r in found)
     residencies = () if report is None else tuple(r for r in report.residencies if r.state in LIVE_STATES)
     managed = tuple(r for r in residencies if r.ownership is Ownership.MANAGED)
     return HostView(
         host=host,
         report=report,
-        standing=standing,
-        closed=closed,
-        drain=known.drains.get(host.id),
+        standing=is_.standing,
+        closed=is_.closed,
+        drain=is_.drain,
         rooms=found,
         ram=ram_of(found),
         runtimes=_runtimes(host, report, declared),
@@ -207,6 +251,7 @@ def _view(host: Host, inputs: Inputs, known: _Known) -> HostView:
         external=tuple(r for r in residencies if r.ownership is Ownership.EXTERNAL),
         stuck=tuple(r for r in managed if r.state is ResidencyState.UNKNOWN),
         ours=tuple(r for r in managed if r.state is not ResidencyState.UNKNOWN),
+        traits=object(),
     )
 
 
@@ -316,7 +361,9 @@ def _mass_stale(inputs: Inputs, hosts: Mapping[HostId, HostView]) -> tuple[HostI
         for v in hosts.values()
         if v.host.host_class is HostClass.DEDICATED and v.standing is not Standing.RELEASED and v.drain is None
     ]
-    silent = sorted((since, v.host.id) for v in dedicated if (since := _silent_since(v, inputs)) is not None)
+    # Who is open or throttled was heard in time.
+    quiet = [v for v in dedicated if v.standing > Standing.THROTTLED]
+    silent = sorted((since, v.host.id) for v in quiet if (since := _silent_since(v, inputs)) is not None)
     largest: tuple[HostId, ...] = ()
     start = 0
     for end, (since, _) in enumerate(silent):
@@ -340,21 +387,3 @@ def _silent_since(view: HostView, inputs: Inputs) -> int | None:
 
 def _line(host: Host, code: Code, detail: str) -> HostLine:
     return HostLine(host=host.id, code=code.code, detail=detail)
-
-
-def restricted(desired: Desired, scope: ScopeName) -> Desired:
-    """What of a commit speaks about one scope: its digest is what a plan binds to."""
-    hosts = tuple(sorted((h for h in desired.hosts if h.scope == scope), key=lambda h: h.id))
-    ids = {h.id for h in hosts}
-    return Desired(
-        fleet=desired.fleet,
-        hosts=hosts,
-        keys=tuple(sorted((k for k in desired.keys if k.host in ids), key=lambda k: k.host)),
-        drains=tuple(sorted((d for d in desired.drains if d.host in ids), key=lambda d: d.host)),
-        profiles=tuple(sorted((p for p in desired.profiles if p.scope == scope), key=lambda p: p.name)),
-        mode=ModePolicy(scopes=(desired.mode.of(scope),)),
-        budgets=BudgetPolicy(scopes=(desired.budgets.of(scope),)),
-        planning=desired.planning,
-        approvals=desired.approvals,
-        protection=desired.protection,
-    )
