@@ -1,6 +1,6 @@
 """What a plan costs: cold fleets, converged fleets and one changed profile, from four hosts to a thousand.
 
-`gridops.planner.planner.plan` alone, in process; the checker, the steps and the explanation of one replica are timed
+`gridops.planner.planner.plan` alone, in process; the checker, the steps, explanations and proven changes are timed
 apart. The sizes are those of the planner's yardsticks, so that numbers can be compared over time.
 """
 
@@ -11,11 +11,12 @@ from functools import cache
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from gridops.base.ids import ReplicaId
 from gridops.planner.actions import actions
 from gridops.planner.check import check
-from gridops.planner.explain import rejected_by
+from gridops.planner.explain import choice_in, missing_in, walk
+from gridops.planner.fixes import fixes_for
 from gridops.planner.planner import plan
+from gridops.planner.why import homeless, unplaced
 from tests.planner.fleet import Fleet, host, profile
 
 SIZES = {
@@ -89,7 +90,54 @@ def bench_steps_of_a_large_plan(benchmark: BenchmarkFixture) -> None:
     assert len(found) == 2 * len(made.placement)
 
 
-def bench_why_one_replica_stands_where_it_does(benchmark: BenchmarkFixture) -> None:
-    inputs = cold(256, 64, 4).inputs()
-    lines = benchmark.pedantic(rejected_by, (inputs, ReplicaId("p005/1")), rounds=3, warmup_rounds=1)
-    assert lines
+@cache
+def overloaded(hosts: int, profiles: int, replicas: int) -> Fleet:
+    """A converged fleet of which every third profile then wants three times as many replicas of the largest size."""
+    fleet = converged(hosts, profiles, replicas)
+    larger = tuple(
+        profile(p.name, replicas * 3, gib=78, priority=p.priority) if n % 3 == 2 else p
+        for n, p in enumerate(fleet.profiles)
+    )
+    return fleet.but(profiles=larger)
+
+
+EXPLAINED = {name: SIZES[name] for name in ("64 x 32", "256 x 64", "1000 x 100, 1000 replicas")}
+
+
+@pytest.mark.parametrize("size", EXPLAINED)
+def bench_why_all_who_stand_nowhere_do_so(benchmark: BenchmarkFixture, size: str) -> None:
+    """The part of a plan that is about unplaced replicas: lines up to the bound, counts beyond it."""
+    walked = walk(overloaded(*EXPLAINED[size]).inputs())
+    found = benchmark.pedantic(unplaced, (walked.seats, walked.left), rounds=3, warmup_rounds=1)
+    benchmark.extra_info["unplaced"] = len(found)
+    assert found
+
+
+@pytest.mark.parametrize("size", EXPLAINED)
+def bench_why_one_replica_stands_where_it_does(benchmark: BenchmarkFixture, size: str) -> None:
+    """A line per host and the comparison with the best other one, from the finished draft."""
+    inputs = overloaded(*EXPLAINED[size]).inputs()
+    walked = walk(inputs)
+    replica = plan(inputs).placement[0].replica
+    assert benchmark.pedantic(choice_in, (walked, replica), rounds=3, warmup_rounds=1) is not None
+
+
+@pytest.mark.parametrize("size", EXPLAINED)
+def bench_a_line_per_host_for_one_unplaced_replica(benchmark: BenchmarkFixture, size: str) -> None:
+    walked = walk(overloaded(*EXPLAINED[size]).inputs())
+    replica = homeless(walked.left)[0].replica
+    found = benchmark.pedantic(missing_in, (walked, replica), rounds=3, warmup_rounds=1)
+    assert found is not None
+    assert len(found.hosts) == EXPLAINED[size][0]
+
+
+@pytest.mark.parametrize("size", list(EXPLAINED)[:2])
+def bench_what_would_place_one_replica(benchmark: BenchmarkFixture, size: str) -> None:
+    """Proven changes: up to eight plans."""
+    inputs = overloaded(*EXPLAINED[size]).inputs()
+    made = plan(inputs)
+    replica = made.report.unplaced[0].replica
+    found = benchmark.pedantic(fixes_for, (inputs, made, replica), rounds=1)
+    benchmark.extra_info["plans made"] = found.tried
+    benchmark.extra_info["proven"] = len(found.fixes)
+    assert found.tried

@@ -1,13 +1,14 @@
 """`gridops explain`: why a replica is where it is, or why it is nowhere, from the plan that says so.
 
 A profile without a number lists its replicas (`cli.replicas`), each with its state and one reason. Without `--plan`
-it plans as `gridops plan` does; with it, it reads a stored plan after verifying it.
+it plans as `gridops plan` does, compares the seat anew and tries what would place a replica that stands nowhere; with
+it, it reads a stored plan after verifying it and shows what that recorded.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -20,7 +21,9 @@ from gridops.cli.planning import AGAINST, Place, inputs_of, intent_of, look, pla
 from gridops.files.near import nearest
 from gridops.model.plan import Plan
 from gridops.model.snapshot import Snapshot, SnapshotSource
-from gridops.planner.explain import rejected_by
+from gridops.planner.explain import told, walk
+from gridops.planner.fixes import Found, fixes_for
+from gridops.planner.planner import Inputs
 from gridops.planner.render_explain import explain_document, explain_lines
 from gridops.planner.render_text import Style
 from gridops.planner.render_words import ASCII, UTF8
@@ -63,29 +66,29 @@ def explain(
     except ValueError as error:
         raise Usage(str(error)) from error
     name = ReplicaId(replica)
-    place = place_of(context)
-    plans = [made for made, _ in _plans(context, place, plan, against, (name, now_ms))]
-    found = next((p for p in plans if explain_document(p, name) is not None), None)
-    if found is None:
-        raise _unknown(name, plans)
+    made = _plans(context, place_of(context), plan, against, now_ms)
+    known = next((one for one in made if explain_document(one.plan, name) is not None), None)
+    if known is None:
+        raise _unknown(name, [one.plan for one in made])
+    shown, fixes = _complete(known, name)
     style = Style(context.width(), UTF8 if context.utf8() else ASCII)
     words = Words(now_ms=now_ms, show_all=context.verbosity > 0)
     context.emit(
         {
-            "text": lambda: "\n".join(explain_lines(found, name, words, style) or ()),
-            "json": lambda: dump_json(explain_document(found, name)),
+            "text": lambda: "\n".join(explain_lines(shown, name, words, style, fixes) or ()),
+            "json": lambda: dump_json(explain_document(shown, name, fixes)),
         }
     )
 
 
 def _profile(context: Context, profile: ProfileName, stored: str | None, against: str, now_ms: int) -> None:
     """Every replica of a profile, one line each."""
-    plans = _plans(context, place_of(context), stored, against, (None, now_ms))
+    plans = _plans(context, place_of(context), stored, against, now_ms)
     symbols = UTF8 if context.utf8() else ASCII
-    lists = ((made, replicas.lines_of(made, profile, seen, symbols)) for made, seen in plans)
+    lists = ((one.plan, replicas.lines_of(one.plan, profile, one.observed, symbols)) for one in plans)
     found = next(((made, lines) for made, lines in lists if lines), None)
     if found is None:
-        raise _unknown_profile(profile, [made for made, _ in plans])
+        raise _unknown_profile(profile, [one.plan for one in plans])
     made, lines = found
     flags = f" --plan {stored}" if stored is not None else "" if against == "auto" else f" --against {against}"
     more = f"gridops explain{flags}"
@@ -97,30 +100,39 @@ def _profile(context: Context, profile: ProfileName, stored: str | None, against
     )
 
 
-def _plans(
-    context: Context, place: Place, stored: str | None, against: str, moment: tuple[ReplicaId | None, int]
-) -> list[tuple[Plan, Snapshot | None]]:
-    """The plans that may know the replica, each with what was observed, if anything was.
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A plan that may know the replica: new ones with what they were made from, stored ones without."""
 
-    New ones also say what a large fleet's plan leaves out.
-    """
-    replica, now_ms = moment
+    plan: Plan
+    inputs: Inputs | None = None
+
+    @property
+    def observed(self) -> Snapshot | None:
+        """What was observed, if anything was."""
+        seen = self.inputs.snapshot if self.inputs is not None else None
+        return seen if seen is not None and seen.source is not SnapshotSource.DECLARED else None
+
+
+def _plans(context: Context, place: Place, stored: str | None, against: str, now_ms: int) -> list[Made]:
     if stored is not None:
         scope = context.scopes[0] if len(context.scopes) == 1 else None
-        return [(read_stored(place, plans_of(place), stored, scope), None)]
+        return [Made(read_stored(place, plans_of(place), stored, scope))]
     intent = intent_of(place)
     made = []
     for scope, seen in look(context, place, intent, now_ms, against).items():
         plan = plan_scope(place, intent, scope, seen, now_ms)
-        bare = next((c for c in plan.report.choices if c.replica == replica and not c.rejected), None)
-        if bare is not None:
-            rejected = rejected_by(inputs_of(place, intent, scope, seen, now_ms), bare.replica)
-            full = replace(bare, rejected=rejected)
-            choices = tuple(full if c is bare else c for c in plan.report.choices)
-            plan = replace(plan, report=replace(plan.report, choices=choices))
-        observed = seen.snapshot if seen.snapshot.source is not SnapshotSource.DECLARED else None
-        made.append((plan, observed))
+        made.append(Made(plan, inputs_of(place, intent, scope, seen, now_ms)))
     return made
+
+
+def _complete(made: Made, replica: ReplicaId) -> tuple[Plan, Found | None]:
+    """The plan with everything that can be said about the replica, and what would place one that stands nowhere."""
+    if made.inputs is None:
+        return made.plan, None
+    missing = any(u.replica == replica for u in made.plan.report.unplaced)
+    fixes = fixes_for(made.inputs, made.plan, replica) if missing else None
+    return told(made.plan, walk(made.inputs), replica), fixes
 
 
 def _unknown(replica: ReplicaId, plans: list[Plan]) -> Failed:

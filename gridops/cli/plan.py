@@ -23,6 +23,7 @@ from gridops.cli.planning import (
     Place,
     Seen,
     from_base,
+    inputs_of,
     intent_at,
     intent_of,
     is_live,
@@ -33,6 +34,9 @@ from gridops.cli.planning import (
 from gridops.files.plandoc import render_plan
 from gridops.model.intent import Intent
 from gridops.model.plan import Plan
+from gridops.planner.fixes import first_fix
+from gridops.planner.planner import Inputs
+from gridops.planner.render_fixes import hint_lines
 from gridops.planner.render_github import annotation_lines, step_outputs
 from gridops.planner.render_json import plan_lines, plans_document
 from gridops.planner.render_layout import coloured, plain
@@ -123,14 +127,16 @@ def run(context: Context, asked: Asked, now_ms: int) -> int:
         raise Usage(f"no such scope: {', '.join(context.scopes)}", hints=(f"scopes: {', '.join(known)}",))
     plans = []
     notes: list[str] = []
+    hints: list[str] = []
     for scope, seen in look(context, place, call.intent, now_ms, asked.against).items():
         before = seen if base is None else from_base(place, base, scope, seen, now_ms)
         made = plan_scope(place, call.intent, scope, before, now_ms)
         plans.append((made, _words(call, seen, made)))
+        hints += _hint(call, inputs_of(place, call.intent, scope, before, now_ms), made)
         notes.append(seen.note)
     code = exits.worst([_exit(made, asked) for made, _ in plans])
     _emit(context, plans, code)
-    _talk(context, notes, plans)
+    _talk(context, notes, plans, hints)
     if asked.save is not None:
         _save(context, asked.save, [made for made, _ in plans])
     if asked.github:
@@ -211,12 +217,23 @@ def _markdown(plans: list[tuple[Plan, Words]]) -> str:
     return "\n".join(render_markdown(plan, words, share) for plan, words in plans)
 
 
-def _talk(context: Context, notes: list[str], plans: list[tuple[Plan, Words]]) -> None:
+def _hint(call: Call, inputs: Inputs, plan: Plan) -> list[str]:
+    """For people: what would place the first replica that the plan leaves out, proven by planning it."""
+    if call.context.on_stdout not in ("text", "wide") or not plan.report.unplaced:
+        return []
+    found = first_fix(inputs, plan)
+    arrow = (UTF8 if call.context.utf8() else ASCII).arrow
+    return [] if found is None else hint_lines(*found, call.context.width(), arrow)
+
+
+def _talk(context: Context, notes: list[str], plans: list[tuple[Plan, Words]], hints: list[str]) -> None:
     """What is not the answer: why the state is not a better one, that nothing was changed, what to do next."""
     for note in dict.fromkeys(note for note in notes if note):
         context.say(f"note: {note}")
     if context.on_stdout not in ("text", "wide"):
         return
+    if hints:
+        context.say("", *hints)
     for plan, words in plans:
         lines = closing(plan, words, context.width())
         if lines:

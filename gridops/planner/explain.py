@@ -14,6 +14,7 @@ from gridops.planner.choices import choice_of
 from gridops.planner.draft import Item, begin
 from gridops.planner.gather import gather
 from gridops.planner.place import place
+from gridops.planner.recall import Recall
 from gridops.planner.room import make_room
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
@@ -29,9 +30,9 @@ class Walk:
     left: tuple[Item, ...]
 
 
-def walk(inputs: Inputs) -> Walk:
+def walk(inputs: Inputs, recall: Recall | None = None) -> Walk:
     """The steps of `planner.plan` up to the finished draft."""
-    world = look(inputs)
+    world = look(inputs, recall)
     seats = Seats(begin(world, choose(world, gather(world))))
     return Walk(seats, make_room(seats, place(seats)))
 
@@ -50,7 +51,10 @@ def told(plan: Plan, walked: Walk, replica: ReplicaId) -> Plan:
 def choice_in(walked: Walk, replica: ReplicaId) -> Choice | None:
     """How its seat compares with the best other host, and why the others have no room; None without a seat."""
     choice = choice_of(walked.seats, replica)
-    return None if choice is None else replace(choice, rejected=_rejected(walked, replica))
+    if choice is None or choice.rejected:
+        return choice
+    lines = (line for line in _rejected(walked, replica) if line.host != choice.runner_up)
+    return replace(choice, rejected=tuple(lines))
 
 
 def missing_in(walked: Walk, replica: ReplicaId) -> Unplaced | None:

@@ -19,7 +19,7 @@ from gridops.planner.explain import Walk, walk
 from gridops.planner.fixes_ideas import FixKind, Idea, Question, smallest
 from gridops.planner.fixes_memory import memory_ideas
 from gridops.planner.fixes_rules import rule_ideas
-from gridops.planner.planner import plan
+from gridops.planner.planner import Recall, plan
 from gridops.planner.why import homeless, lines_for
 from gridops.planner.world import Inputs
 
@@ -61,14 +61,14 @@ def fixes_for(inputs: Inputs, before: Plan, replica: ReplicaId, *, trials: int =
     """Try the smallest changes first until enough of them are proven. `before` is the plan of these inputs."""
     fixes: list[Fix] = []
     changed_values: set[tuple[str, str, str] | None] = set()
-    tried = 0
-    for idea in _ideas(walk(inputs), before, replica):
+    tried, recall = 0, Recall()
+    for idea in _ideas(walk(inputs, recall), before, replica):
         if tried == trials or len(fixes) == shown:
             break
         if idea.value is not None and idea.value in changed_values:
             continue
         changed = idea.applied(inputs)
-        after = plan(changed)
+        after = plan(changed, recall)
         tried += 1
         seat = _proven(before, after, replica, idea)
         if seat is not None and check(after, changed) == ():

@@ -12,29 +12,42 @@ from typing import Any
 from gridops.base.codes import registry
 from gridops.base.ids import ReplicaId, short
 from gridops.base.record import to_data
-from gridops.base.units import render_lack, render_need
-from gridops.model.plan import Assignment, Choice, Decision, HostLine, Plan, Term, Unplaced
+from gridops.base.units import counted, render_lack, render_need
+from gridops.model.plan import Assignment, Choice, ChosenBy, CodeCount, Decision, HostLine, Plan, Term, Unplaced
+from gridops.planner.fixes import Found
+from gridops.planner.render_fixes import fix_lines
 from gridops.planner.render_layout import cells, clean, hang, pad
 from gridops.planner.render_text import Style, state_words
 from gridops.planner.render_words import Context, cost, missing, place_line, seat, short_plan, why
 
 SCHEMA = "gridops.explain/1"
 NAMES_SHOWN = 12
-_STARTS = ("runs it already", "is starting it", "holds the files", "has to copy the files")
+SUM, PART = "harm", "harm_"
+"""Terms whose names begin so are what the sum consists of: they explain it and do not decide."""
 _TERMS = {
     "same_domain": "shares a failure domain that should hold one only",
     "config": "place of the config in the order of preference",
     "waits": "something has to leave first",
+    "harm": "harm to requests",
+    "harm_waiting": "waiting until something else has left",
+    "harm_starting": "starting",
+    "harm_failing": "starts that failed there before",
+    "harm_slower": "slower than the fastest",
+    "harm_interrupted": "its owner may want it back",
+    "harm_reviewed": "another host than in the plan that waits for people",
     "domain_replicas": "replicas in the same failure domain",
     "yields": "yields to a person, or is throttled",
     "unproposed": "a plan that waits for people puts it elsewhere",
-    "left_mib": "MiB left on the fullest device; least keeps large gaps large",
     "price_micro": "added to the price per hour",
+    "stranded_mib": "MiB that other profiles could use now and not beside it",
+    "left_mib": "MiB left on the fullest device; least keeps large gaps large",
 }
 
 
-def explain_lines(plan: Plan, replica: ReplicaId, context: Context, style: Style) -> list[str] | None:
-    """The explanation; None when the plan knows nothing of the replica."""
+def explain_lines(
+    plan: Plan, replica: ReplicaId, context: Context, style: Style, found: Found | None = None
+) -> list[str] | None:
+    """The explanation, with what would place the replica if that was `found`; None when the plan does not know it."""
     assignment, decision = plan.assignment(replica), _decision(plan, replica)
     unplaced = next((u for u in plan.report.unplaced if u.replica == replica), None)
     choice = next((c for c in plan.report.choices if c.replica == replica), None)
@@ -46,10 +59,11 @@ def explain_lines(plan: Plan, replica: ReplicaId, context: Context, style: Style
         lines += _chosen(choice, decision, context, style)
     if unplaced is not None:
         lines += ["", *_nowhere(unplaced, style)]
+        lines += ["", *fix_lines(found, plan, style)] if found is not None else []
     return lines
 
 
-def explain_document(plan: Plan, replica: ReplicaId) -> dict[str, Any] | None:
+def explain_document(plan: Plan, replica: ReplicaId, found: Found | None = None) -> dict[str, Any] | None:
     """The same for machines."""
     assignment, decision = plan.assignment(replica), _decision(plan, replica)
     unplaced = next((u for u in plan.report.unplaced if u.replica == replica), None)
@@ -65,6 +79,7 @@ def explain_document(plan: Plan, replica: ReplicaId) -> dict[str, Any] | None:
         "intent": to_data(plan.intent),
         "snapshot": to_data(plan.snapshot),
         **{name: None if part is None else to_data(part) for name, part in parts.items()},
+        "fixes": None if found is None else [to_data(fix) for fix in found.fixes],
     }
 
 
@@ -119,42 +134,67 @@ def _chosen(choice: Choice | None, decision: Decision | None, context: Context, 
             return hang("", "It stood there before this plan; what may stay, stays.", style.width)
         return hang("", "The plan's report does not say how the seat was chosen.", style.width)
     fit = "1 host fits" if choice.fits == 1 else f"{choice.fits} hosts fit"
-    if choice.runner_up is None:
-        lines = [f"{fit}: {choice.host}"]
-    else:
-        lines = [f"{fit}; {choice.host} was chosen, next best {choice.runner_up}"]
+    lines = hang("", f"{fit}{_won(choice)}", style.width)
+    if choice.runner_up is not None:
         lines += _terms(choice, style, every=context.show_all)
-    return [*lines, *(["", *_groups(choice.rejected, style)] if choice.rejected else [])]
+    return [*lines, *(["", *_groups(choice.rejected, style, "have no room")] if choice.rejected else [])]
+
+
+def _won(choice: Choice) -> str:
+    """By what the host was taken, and which is the best of the others."""
+    other = choice.runner_up
+    match choice.by:
+        case ChosenBy.STAYS:
+            rest = "" if other is None else f"; the best other host is {other}"
+            return f". It stands on {choice.host}, and what may stay, stays{rest}"
+        case ChosenBy.TOGETHER:
+            rest = "" if other is None else f"; alone it would go to {other}"
+            return f". It was seated on {choice.host} together with others, so that more of them find a seat{rest}"
+        case None:
+            return f": {choice.host}" if other is None else f"; {choice.host} was chosen, next best {other}"
 
 
 def _terms(choice: Choice, style: Style, *, every: bool) -> list[str]:
-    """The term that decided; those before it were equal, those after it were never looked at."""
+    """The first term that differs, which decides where terms do; those before it are equal."""
     equal: list[Term] = []
+    parts: list[str] = []
     for term in choice.terms:
         if term.runner_up is not None and term.winner != term.runner_up:
             text = f"{_term(term)}: {_value(term, term.winner)} against {_value(term, term.runner_up)}"
+            parts = _parts(choice, term)
             break
         equal.append(term)
     else:
-        text = "by name: equal hosts are taken in order of their names"
+        text = "by name: equal hosts are taken in order of their names" if choice.terms else "in nothing that is known"
     lines: list[str] = []
-    for term in equal if every else ():
+    whole = [term for term in equal if not term.name.startswith(PART)]
+    for term in whole if every else ():
         lines += hang("    equal    ", f"{_term(term)}: {_value(term, term.winner)}", style.width)
-    if equal and not every:
-        terms = "the term that comes" if len(equal) == 1 else f"{len(equal)} terms that come"
+    if whole and not every:
+        terms = "the term that comes" if len(whole) == 1 else f"{len(whole)} terms that come"
         lines += hang("    equal    ", f"in {terms} first (-v names what)", style.width)
-    return [*lines, *hang("    decided  ", text, style.width)]
+    verb = "decided" if choice.by is None else "differs"
+    lines += hang(f"    {verb}  ", text, style.width)
+    for part in parts:
+        lines += hang(" " * 13, part, style.width)
+    return lines
+
+
+def _parts(choice: Choice, decided: Term) -> list[str]:
+    """What a sum is made of, where its parts differ."""
+    if decided.name != SUM:
+        return []
+    found = (t for t in choice.terms if t.name.startswith(PART) and t.runner_up not in (None, t.winner))
+    return [f"{_term(t)}: {_value(t, t.winner)} against {_value(t, t.runner_up or 0)}" for t in found]
 
 
 def _term(term: Term) -> str:
-    if term.name == "start":
-        return "how soon it can serve"
     return _TERMS.get(term.name, term.name.replace("_", " "))
 
 
 def _value(term: Term, value: int) -> str:
-    if term.name == "start" and 0 <= value < len(_STARTS):
-        return _STARTS[value]
+    if term.name == SUM or term.name.startswith(PART):
+        return f"{value} request-ms"
     if term.name == "price_micro":
         return "unknown" if value >= 10**15 else f"{value / 1_000_000:.2f}"
     return str(value)
@@ -164,17 +204,28 @@ def _nowhere(unplaced: Unplaced, style: Style) -> list[str]:
     lines = hang("", f"{clean(unplaced.detail)} (gridops rule {unplaced.code})", style.width)
     if unplaced.nearest is not None and unplaced.nearest not in unplaced.detail:
         lines += hang("", f"Nearest: {unplaced.nearest}{missing(unplaced)}", style.width)
+    if unplaced.counts is not None:
+        return [*lines, "", *_counted(unplaced.counts, style)]
     return [*lines, *(["", *_groups(unplaced.hosts, style)] if unplaced.hosts else [])]
 
 
-def _groups(found: Sequence[HostLine], style: Style) -> list[str]:
+def _counted(counts: Sequence[CodeCount], style: Style) -> list[str]:
+    """Reasons of a plan that is too large to name the hosts."""
+    titles = registry()
+    lines = [f"{sum(c.hosts for c in counts)} do not"]
+    for count in sorted(counts, key=lambda c: (-c.hosts, c.code)):
+        title = titles[count.code].title.replace("_", " ") if count.code in titles else count.code
+        lines += hang(f"  {pad(counted(count.hosts, 'host'), 11)}", title, style.width)
+    return lines
+
+
+def _groups(found: Sequence[HostLine], style: Style, verb: str = "do not") -> list[str]:
     """Equal reasons together, most frequent first: how many hosts, what they need and have, which they are."""
     groups: dict[str, list[HostLine]] = {}
     for line in found:
         groups.setdefault(line.code, []).append(line)
     titles = registry()
-    total = f"{len(found)} do not"
-    lines = [total]
+    lines = [f"{len(found)} {verb}"]
     for code, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         title = titles[code].title.replace("_", " ") if code in titles else code
         count = f"{len(members)} host{'s' if len(members) > 1 else ''}"

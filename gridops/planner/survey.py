@@ -15,7 +15,7 @@ from gridops.base.codes import placement as codes
 from gridops.base.ids import HostId, ProfileName, ReplicaId
 from gridops.footprint.need import identity
 from gridops.model.plan import HostLine
-from gridops.model.profile import Config, Profile
+from gridops.model.profile import Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.eligible import Way, judge
@@ -95,11 +95,18 @@ class Survey:
         self._seats = seats
         names = [view.closed.code if view.closed is not None else "" for view in seats.grid.views]
         self._closed = {code: np.array([n == code for n in names], np.bool_) for code in sorted(set(names) - {""})}
+        self._examples = tuple(replace(view, closed=None) for view in seats.grid.examples)
 
     def tally(self, profile: Profile, pin: HostId | None) -> Tally:
         """Every declared host by the reason why it does not take one more replica of the profile."""
         seats, grid = self._seats, self._seats.grid
-        found = [_Answers(seats, profile, opening, self._closed) for opening in seats.openings(profile)]
+        nameless = replace(profile, placement=replace(profile.placement, allow_hosts=(), deny_hosts=()))
+        planning = seats.draft.world.planning
+        found = []
+        for opening in seats.openings(profile):
+            # How it would run on any host of each shape, whatever its name and state.
+            ways = [judge(nameless, opening.config, view, planning) for view in self._examples]
+            found.append(_Answers(seats, opening, ways, self._closed))
         best = found[0]
         for other in found[1:]:
             best.improve(other)
@@ -111,20 +118,21 @@ class Survey:
 class _Answers:
     """What each host answers to one config: a code (by number), and by how much it is short."""
 
-    def __init__(self, seats: Seats, profile: Profile, opening: Opening, closed: Mapping[str, Bools]) -> None:
-        grid, size = seats.grid, len(seats.grid.ids)
+    def __init__(
+        self, seats: Seats, opening: Opening, ways: Sequence[Way | HostLine], closed: Mapping[str, Bools]
+    ) -> None:
+        grid, size, profile = seats.grid, len(seats.grid.ids), opening.profile
         self.names: list[str] = [FITS]
         self.code: Ints = np.zeros(size, np.int64)
         self.short: Ints = np.zeros(size, np.int64)
         self.devices: Ints = np.zeros(size, np.int64)
         self._open: Bools = np.ones(size, np.bool_)
-        ways = [_way(profile, opening.config, seats, n) for n in range(len(grid.examples))]
         self._rules(grid, profile, ways, closed)
         self._failed(grid, ways)
         self._counts(grid, profile)
         self._price(seats)
         self._disk(grid, opening)
-        self._memory(seats, profile, opening)
+        self._memory(seats, opening)
 
     def set(self, where: Bools, code: str, short: Ints | int = 0) -> None:
         """This is the answer of these hosts, whatever was said before."""
@@ -233,7 +241,7 @@ class _Answers:
         full = (missing > 0) & (missing > grid.disk_free)
         self._refuse(full, codes.DISK_FULL.code, missing - np.maximum(grid.disk_free, 0))
 
-    def _memory(self, seats: Seats, profile: Profile, opening: Opening) -> None:
+    def _memory(self, seats: Seats, opening: Opening) -> None:
         """Too little on the devices, or on the RAM beside them; where pools work together, the board is asked."""
         grid = seats.grid
         rows = np.flatnonzero(self._open)
@@ -242,7 +250,7 @@ class _Answers:
         if not len(rows):
             return
         if not opening.loose:
-            self._ask(seats, profile, opening, rows)
+            self._ask(seats, opening, rows)
             return
         free = grid.open[rows] - grid.used[rows]
         if opening.gpu:
@@ -262,9 +270,9 @@ class _Answers:
         where[rows], column[rows] = True, short
         self._refuse(where, code, column)
 
-    def _ask(self, seats: Seats, profile: Profile, opening: Opening, rows: Ints) -> None:
+    def _ask(self, seats: Seats, opening: Opening, rows: Ints) -> None:
         """Hosts that are equal in shape and room are asked once."""
-        grid = seats.grid
+        grid, profile = seats.grid, opening.profile
         known: dict[tuple[int, bytes, bytes], Offer | HostLine] = {}
         for row in rows.tolist():
             free, gpu = grid.open[row] - grid.used[row], grid.gpu[row] - grid.used_gpu[row]
@@ -275,13 +283,6 @@ class _Answers:
             answer = known[key]
             if isinstance(answer, HostLine):
                 self._say(np.array([row]), answer.code, np.array([missing_bytes(answer) or 0]))
-
-
-def _way(profile: Profile, config: Config, seats: Seats, shape: int) -> Way | HostLine:
-    """How it would run on any host of the shape, whatever its name and state."""
-    nameless = replace(profile, placement=replace(profile.placement, allow_hosts=(), deny_hosts=()))
-    view = replace(seats.grid.examples[shape], closed=None)
-    return judge(nameless, config, view, seats.draft.world.planning)
 
 
 def _spread(grid: Grid, name: ProfileName) -> Ints:

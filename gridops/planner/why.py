@@ -24,7 +24,7 @@ from gridops.planner.seats import Seats
 from gridops.planner.survey import CAPACITY, STRUCTURAL, WAITING, Survey, Tally, is_memory, progress, stage, tally_of
 from gridops.planner.survey import missing_bytes as short
 
-__all__ = ["CAPACITY", "STRUCTURAL", "WAITING", "homeless", "lines_for", "rejected", "short", "stage", "unplaced"]
+__all__ = ["CAPACITY", "STRUCTURAL", "WAITING", "closest", "homeless", "lines_for", "rejected", "stage", "unplaced"]
 
 EXPLAINED_HOSTS = 16
 """Choices carry why other hosts were rejected in fleets up to this size; beyond, `explain` makes it on demand."""
@@ -75,10 +75,19 @@ def rejected(draft: Draft, item: Item) -> tuple[HostLine, ...]:
     return lines_for(draft, item) if len(draft.world.hosts) <= EXPLAINED_HOSTS else ()
 
 
+def closest(draft: Draft, item: Item, host: HostId) -> tuple[int, HostLine] | None:
+    """The config (by position) that comes closest on a host, with its line; None where one has room.
+
+    Later stages came further; of two short of memory, the one less short; then the preferred config.
+    """
+    configs = range(len(item.profile.configs))
+    options = [(n, line) for n in configs if (line := _line(draft, item, n, host)) is not None]
+    return max(options, key=lambda o: (progress(o[1].code), -(short(o[1]) or 0))) if options else None
+
+
 def _line_at(draft: Draft, item: Item, host: HostId) -> HostLine | None:
-    """Later stages came further; of two short of memory, the one less short; then the preferred config."""
-    options = [line for c in range(len(item.profile.configs)) if (line := _line(draft, item, c, host)) is not None]
-    return max(options, key=lambda line: (progress(line.code), -(short(line) or 0))) if options else None
+    found = closest(draft, item, host)
+    return None if found is None else found[1]
 
 
 def _line(draft: Draft, item: Item, position: int, host: HostId) -> HostLine | None:

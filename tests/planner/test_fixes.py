@@ -22,7 +22,7 @@ from gridops.model.profile import Colocation, Config, Footprint, FootprintSource
 from gridops.planner.check import check
 from gridops.planner.fixes import EACH, TRIALS, Fix, Found, first_fix, fixes_for
 from gridops.planner.fixes_ideas import FixKind
-from gridops.planner.planner import Inputs, plan
+from gridops.planner.planner import Inputs, Recall, plan
 from gridops.planner.render_fixes import fix_lines, fix_text
 from gridops.planner.render_text import Style
 from tests.planner.fleet import GIB, SCOPE, Fleet, config, host, profile, report
@@ -178,9 +178,9 @@ def test_what_would_displace_somebody_is_no_fix() -> None:
 def test_no_more_plans_are_made_than_the_bound_and_no_kind_takes_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Inputs] = []
 
-    def counting(inputs: Inputs) -> Plan:
+    def counting(inputs: Inputs, recall: Recall | None = None) -> Plan:
         calls.append(inputs)
-        return plan(inputs)
+        return plan(inputs, recall)
 
     monkeypatch.setattr("gridops.planner.fixes.plan", counting)
     hosts = tuple(host(f"h{n}", (29,), max_replicas=1, tags=("guest",)) for n in range(12))

@@ -40,12 +40,17 @@ def test_the_chain_leads_from_the_seat_to_the_commit() -> None:
 def test_the_first_unequal_term_is_the_one_that_decided() -> None:
     plan = with_terms(
         Term(name="same_domain", winner=0, runner_up=0),
-        Term(name="start", winner=2, runner_up=3),
+        Term(name="harm", winner=5_000, runner_up=36_000),
         Term(name="left_mib", winner=9, runner_up=1),
+        Term(name="harm_starting", winner=5_000, runner_up=35_000),
+        Term(name="harm_slower", winner=0, runner_up=1_000),
+        Term(name="harm_failing", winner=0, runner_up=0),
     )
     text = " ".join(" ".join(explained(plan, "llama-70b/5") or ()).split())
     assert "equal in the term that comes first (-v names what)" in text
-    assert "decided how soon it can serve: holds the files against has to copy the files" in text
+    assert "decided harm to requests: 5000 request-ms against 36000 request-ms" in text
+    assert "starting: 5000 request-ms against 35000 request-ms slower than the fastest: 0 request-ms" in text
+    assert "failed" not in text, "equal parts are no reason"
     assert "MiB left" not in text
     assert "failure domain that should hold one only: 0" in "\n".join(explained(plan, "llama-70b/5", every=True) or ())
 
