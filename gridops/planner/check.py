@@ -554,17 +554,14 @@ def _complete(view: _View) -> Iterator[str]:
 
 def _reasons(view: _View, missing: Unplaced, lines: int) -> Iterator[str]:
     """One line per declared host; in a plan that would have too many `lines`, counts that add up to the hosts."""
-    told = [line.host for line in missing.hosts]
+    told, counts = [line.host for line in missing.hosts], missing.counts
     if lines <= limits.HOST_LINES:
-        if missing.counts is not None or told != sorted(view.hosts):
+        if counts is not None or told != sorted(view.hosts):
             yield f"{missing.replica} is unplaced without exactly one line per declared host"
         return
-    counts = missing.counts or ()
-    listed = [c.code for c in counts]
-    if sum(c.hosts for c in counts) != len(view.hosts) or listed != sorted(set(listed)):
+    found = {c.code: c.hosts for c in counts or () if c.hosts > 0 and c.code.startswith("GO5")}
+    if sum(found.values()) != len(view.hosts) or len(found) != len(counts or ()):
         yield f"{missing.replica} is unplaced, and its reasons do not add up to {len(view.hosts)} declared hosts"
-    if any(c.hosts < 1 or not c.code.startswith("GO5") for c in counts):
-        yield f"{missing.replica} is unplaced for a reason that is none or of no host"
     if told != [h for h in (missing.nearest,) if h is not None]:
         yield f"{missing.replica} is unplaced with lines of other hosts than the nearest"
 
