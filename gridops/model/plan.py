@@ -21,6 +21,7 @@ from gridops.base.ids import (
     ScopeName,
 )
 from gridops.base.record import record
+from gridops.model.advice import Advice
 from gridops.model.policy import ActionClass, Risk
 from gridops.model.profile import Artifact, DeviceNeed, Downtime, EngineArg, Restart, Timing
 from gridops.model.snapshot import SnapshotSource
@@ -257,6 +258,8 @@ class Report:
     """Decisions that were held back and for what (`host` names the host concerned)."""
     notes: tuple[str, ...] = ()
     unchanged: int = 0
+    advice: Advice | None = None
+    """What disks may fetch ahead and let go. None: nothing."""
 
 
 @record

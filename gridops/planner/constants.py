@@ -39,6 +39,7 @@ VICTIM_GAIN_PPM = 2_000_000
 VICTIMS = 3
 VICTIM_CANDIDATES = 16
 EXPIRIES = 1
+GUESSED_PROFILES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,5 +302,13 @@ TABLE: tuple[Constant, ...] = (
         "of the earlier allocator: one at a time",
         "two go at once",
         "none ever goes: the disk fills with wrong guesses",
+    ),
+    Constant(
+        "GUESSED_PROFILES",
+        GUESSED_PROFILES,
+        "profiles per plan",
+        "bound of work: those with most at stake; one prefetch comes of them",
+        "large fleets look at twice as many before each guess",
+        "a small artifact of the 40th profile by stake is never found",
     ),
 )

@@ -185,6 +185,21 @@ class Opening:
         cost = self._exposure.while_waiting
         return cost(self.wait_ms[at]), cost(self.start_ms[at]), self._failing[at], self._slower[at], self._broken[at]
 
+    def fetch_ms(self, at: Ints) -> Ints:
+        """How long the missing files take to come, on the rows at these places; nothing where they are."""
+        return self._beside_others(at, self._fetch.alone_ms[at])
+
+    def warm_ms(self, at: Ints) -> Ints:
+        warm: Ints = self._warm[at]
+        return warm
+
+    def lacking(self) -> Ints:
+        """Bytes that each row's host neither has nor will fetch by this plan."""
+        found = np.zeros(len(self.rows), np.int64)
+        for has, size in self._files:
+            found += np.where(has[self.rows], 0, size)
+        return found
+
     def if_waits(self, waits: bool, place: int) -> int:
         """Harm of waiting there that is not counted yet, where the host's own replica asks for a place."""
         if not waits or self.waits[place]:

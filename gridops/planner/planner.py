@@ -7,6 +7,7 @@ It never acts, never asks the time, and never takes away what it could not repla
 from __future__ import annotations
 
 from gridops.model.plan import Plan
+from gridops.planner.advise import advised
 from gridops.planner.assemble import assemble
 from gridops.planner.draft import begin
 from gridops.planner.gather import gather, renames
@@ -42,4 +43,6 @@ def plan(inputs: Inputs, recall: Recall | None = None) -> Plan:
     # Why the others stand nowhere.
     missing = unplaced(seats, left)
     # Decisions against the parent, change sets, what was read, and the report.
-    return assemble(draft, targets, left, missing, retirements(world, set(renames(world)), targets.removed))
+    made = assemble(draft, targets, left, missing, retirements(world, set(renames(world)), targets.removed))
+    # What disks may fetch ahead of demand, and let go again.
+    return advised(made, seats)

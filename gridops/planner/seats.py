@@ -92,7 +92,7 @@ class Seats:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.grid = Grid(draft.world, draft.board)
-        self._scarcity, self._harms = Scarcity(self.grid), Harms(self.grid)
+        self._scarcity, self.harms = Scarcity(self.grid), Harms(self.grid)
         self._openings: dict[ProfileName, tuple[Opening, ...]] = {}
 
     def openings(self, profile: Profile) -> tuple[Opening, ...]:
@@ -100,7 +100,7 @@ class Seats:
         self.grid.refresh()
         found = self._openings.get(profile.name)
         if found is None:
-            found = tuple(Opening(self._harms, self._scarcity, profile, n) for n in range(len(profile.configs)))
+            found = tuple(Opening(self.harms, self._scarcity, profile, n) for n in range(len(profile.configs)))
             self._openings[profile.name] = found
         for opening in found:
             opening.refresh()

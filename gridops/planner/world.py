@@ -15,6 +15,7 @@ from gridops.base.codes import placement as codes
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.units import PPM, render_ms
 from gridops.footprint.ledger import DeviceRoom, ram_of, rooms
+from gridops.model.advice import Prefetched
 from gridops.model.fleet import Drain, Host, HostClass, HostKey, OnReturn, Runtime
 from gridops.model.forecast import Forecast
 from gridops.model.intent import Intent
@@ -72,6 +73,8 @@ class Inputs:
     """What whoever carries plans out has given up. None: nobody knows, so what the proposal that waits says counts."""
     learned: Learned | None = None
     """What starts and answers have taught. None: every time is the link's or the profile's own guess."""
+    prefetched: tuple[Prefetched, ...] = ()
+    """What hosts fetched on advice and still hold."""
 
 
 class Standing(IntEnum):
