@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key, split_replica
-from gridops.footprint.need import identity
+from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, replica_key, split_replica
 from gridops.model.plan import Assignment, Cause, CauseKind, Choice, HostLine, Launch, Seat
 from gridops.model.profile import Downtime, Profile
 from gridops.planner.capacity import Board, Offer, bad_company, residency_claim
@@ -93,10 +92,10 @@ class Draft:
         before = self.board.hosts.get(item.origin.host) if item.origin is not None else None
         if item.origin is not None and before is not None and item.replica in before.desired:
             self.board.take(item.origin.host, item.replica, runs=item.origin.runs)
-        claim = replace(offer.claim, replica=item.replica)
+        claim = offer.claim if offer.claim.replica == item.replica else replace(offer.claim, replica=item.replica)
         self.board.put(host, claim)
         self.board.hosts[host].fetch(launch.artifact)
-        assignment = assign(claim, host, launch)
+        assignment = assign(claim, host, self.world.recall.digests.of(launch))
         dip = offer.breaks and item.origin is not None and item.origin.ready
         self.give(Seated(assignment, launch, item.origin, item.cause, dip))
 
@@ -135,12 +134,12 @@ def begin(world: World, targets: Targets) -> Draft:
     return draft
 
 
-def assign(claim: Claim, host: HostId, launch: Launch) -> Assignment:
+def assign(claim: Claim, host: HostId, launch: Digest) -> Assignment:
     return Assignment(
         replica=claim.replica,
         profile=claim.profile,
         seat=Seat(host=host, devices=claim.devices),
-        launch=identity(launch),
+        launch=launch,
         device_bytes=claim.device_bytes,
         host_bytes=claim.host_bytes,
     )

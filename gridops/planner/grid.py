@@ -74,6 +74,9 @@ class Grid:
         self.accepts, self.limit, self.yields = terrain.accepts, terrain.limit, terrain.yields
         self.price, self.priced, self.download = terrain.price, terrain.priced, terrain.download
         self._files: dict[Digest, Bools] = {}
+        self._fetched: dict[Digest, set[int]] = {}
+        self._state: Ints = np.full(len(self.ids), -1, np.int64)
+        self._states: dict[tuple[int, bytes], int] = {}
         self._shunned = _exclusions(world)
         self._begin()
         self.seen = len(board.log)
@@ -98,6 +101,8 @@ class Grid:
         for n, (was, now) in enumerate(zip(old, origins, strict=True)):
             if now is None or now is not was:
                 self._read(n)
+            elif self.board.rows[n].artifacts:
+                self._fetches(n, self.board.rows[n])
         columns = self.used, self.used_gpu, self.live, self.live_gpu, self.present, self.distinct, self.sociable
         start = _Start(
             origins, (*columns, self.disk_free), (self.leaving, self.holds), list(self._names), self.company.copy()
@@ -146,11 +151,25 @@ class Grid:
         if file not in self._files:
             column = np.zeros(len(self.ids), np.bool_)
             column[self.terrain.cached.get(file, [])] = True
-            for host, board in self.board.hosts.items():
-                if file in board.artifacts:
-                    column[self.row[host]] = True
+            column[list(self._fetched.get(file, ()))] = True
             self._files[file] = column
         return self._files[file]
+
+    @property
+    def known_states(self) -> int:
+        """How many states there have been."""
+        return len(self._states)
+
+    def states(self, rows: Ints) -> Ints:
+        """A number for each of these hosts, equal for hosts of equal shape and room."""
+        found: Ints = self._state[rows]
+        if len(found) and found.min() < 0:
+            unknown = rows[found < 0]
+            free = np.maximum(self.open[unknown] - self.used[unknown], 0)
+            for n, shape, room in zip(unknown.tolist(), self.shape[unknown].tolist(), free, strict=True):
+                self._state[n] = self._states.setdefault((shape, room.tobytes()), len(self._states))
+            found = self._state[rows]
+        return found
 
     def refresh(self) -> None:
         """Read again what has changed on the board."""
@@ -178,7 +197,12 @@ class Grid:
             self.sociable[n] = min((m for m in most if m is not None), default=ENDLESS)
         self.leaving[n], self.holds[n] = bool(here.leaving), bool(here.desired)
         self.disk_free[n] = self.terrain.disk[n] - here.disk_bytes
+        self._state[n] = -1
+        self._fetches(n, here)
+
+    def _fetches(self, n: int, here: HostBoard) -> None:
         for digest in here.artifacts:
+            self._fetched.setdefault(digest, set()).add(n)
             if digest in self._files:
                 self._files[digest][n] = True
 

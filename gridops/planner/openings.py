@@ -85,8 +85,8 @@ class Opening:
         # Where more than the start differs between hosts, equal harm may have unequal parts.
         self.mixed = bool(self._failing.any() or self._slower.any() or self._broken.any())
         self.left: Ints = np.zeros(size, np.int64)
-        self._stranded: Ints = np.full(size, -ENDLESS, np.int64)
-        self._known: dict[bytes, int] = {}
+        self._lost: Ints = np.zeros(0, np.int64)
+        """What a seat takes from others, for each state of a host (`grid.states`)."""
         self._seen = grid.seen
         self._look(np.arange(size))
 
@@ -185,6 +185,12 @@ class Opening:
         cost = self._exposure.while_waiting
         return cost(self.wait_ms[at]), cost(self.start_ms[at]), self._failing[at], self._slower[at], self._broken[at]
 
+    def parts_of(self, place: int) -> tuple[int, int, int, int, int]:
+        """The same for one place."""
+        waiting = self._exposure.of_waiting(int(self.wait_ms[place]))
+        starting = self._exposure.of_waiting(int(self.start_ms[place]))
+        return waiting, starting, int(self._failing[place]), int(self._slower[place]), int(self._broken[place])
+
     def fetch_ms(self, at: Ints) -> Ints:
         """How long the missing files take to come, on the rows at these places; nothing where they are."""
         return self._beside_others(at, self._fetch.alone_ms[at])
@@ -208,31 +214,29 @@ class Opening:
         return int(self._exposure.while_waiting(drain)[0])
 
     def stranded(self, at: Ints) -> Ints:
-        """What a seat on these rows would take from others, in MiB (`scarce`); kept until the row changes."""
-        asked = at[self._stranded[at] == -ENDLESS]
-        if len(asked):
-            self._strand(asked)
-        found: Ints = self._stranded[at]
+        """What a seat on these rows would take from others, in MiB (`scarce`). Hosts in equal states are asked once."""
+        states = self.grid.states(self.rows[at])
+        if (more := self.grid.known_states - len(self._lost)) > 0:
+            self._lost = np.concatenate([self._lost, np.full(more, -ENDLESS, np.int64)])
+        found: Ints = self._lost[states]
+        if len(found) and found.min() == -ENDLESS:
+            unknown = np.flatnonzero(found == -ENDLESS)
+            # One row of each state, whichever comes last.
+            fresh = dict(zip(states[unknown].tolist(), at[unknown].tolist(), strict=True))
+            self._lost[list(fresh)] = self._strand(np.array(list(fresh.values())))
+            found = self._lost[states]
         return found
 
-    def _strand(self, at: Ints) -> None:
-        """Hosts that are equal in shape and room are asked once."""
-        grid, rows = self.grid, self.rows[at]
-        free = np.maximum(grid.open[rows] - grid.used[rows], 0)
-        shape = grid.shape[rows]
-        keys = [f.tobytes() + bytes(str(s), "ascii") for f, s in zip(free, shape.tolist(), strict=True)]
-        fresh = {k: n for n, k in enumerate(keys) if k not in self._known}
-        if fresh:
-            pick = np.array(list(fresh.values()))
-            before, kinds = free[pick], shape[pick]
-            room = self.usable[at[pick]] & (before >= self.need[at[pick]][:, None])
-            order = np.argsort(np.where(room, before, ENDLESS), axis=1, kind="stable")[:, : self.count]
-            after = before.copy()
-            np.put_along_axis(after, order, np.take_along_axis(before, order, 1) - self.need[at[pick]][:, None], 1)
-            after = np.maximum(after, 0)
-            lost = self._scarcity.usable_mib(kinds, before) - self._scarcity.usable_mib(kinds, after)
-            self._known.update(zip(fresh, (lost // PPM).tolist(), strict=True))
-        self._stranded[at] = [self._known[k] for k in keys]
+    def _strand(self, at: Ints) -> Ints:
+        grid, rows, need = self.grid, self.rows[at], self.need[at][:, None]
+        before, kinds = np.maximum(grid.open[rows] - grid.used[rows], 0), grid.shape[rows]
+        room = self.usable[at] & (before >= need)
+        order = np.argsort(np.where(room, before, ENDLESS), axis=1, kind="stable")[:, : self.count]
+        after = before.copy()
+        np.put_along_axis(after, order, np.take_along_axis(before, order, 1) - need, 1)
+        after = np.maximum(after, 0)
+        lost: Ints = self._scarcity.usable_mib(kinds, before) - self._scarcity.usable_mib(kinds, after)
+        return lost // PPM
 
     # -- room --------------------------------------------------------------------------------------------------------
 
@@ -250,7 +254,7 @@ class Opening:
             left[busy] = np.where(now, beside, left[busy])
             boards = grid.board.rows
             waits[busy] = ~now | [grid.board.crowded_now(boards[r], self.profile, None) for r in rows[busy].tolist()]
-        self.left[at], self.waits[at], self._stranded[at] = left, waits, -ENDLESS
+        self.left[at], self.waits[at] = left, waits
         self._time(at)
 
     def _counts(self, rows: Ints) -> Bools:

@@ -104,7 +104,10 @@ def _with_pins(draft: Draft, items: Sequence[Item]) -> list[Item]:
 
 
 def _open_pins(draft: Draft, name: ProfileName, items: Sequence[Item]) -> list[HostId]:
+    wished = pins(draft.world.profiles[name], draft.world)
+    if not wished:
+        return []
     leaving = {i.replica for i in items if not i.changes}
     held = {s.assignment.seat.host for s in draft.of(name) if s.assignment.replica not in leaving}
     promised = {i.pin for i in items if i.profile.name == name}
-    return [h for h in pins(draft.world.profiles[name], draft.world) if h not in held | promised]
+    return [h for h in wished if h not in held | promised]

@@ -44,6 +44,10 @@ class Exposure:
     served_part: int
     """Request-milliseconds over the horizon for each whole part of slowness; the busier, the more for each request."""
 
+    def of_waiting(self, ms: int) -> int:
+        """The same for one row."""
+        return min(ms, START_MAX_MS) * self.waiting_mlanes // MILLI
+
     def while_waiting(self, ms: Ints) -> Ints:
         cost: Ints = np.minimum(ms, START_MAX_MS) * self.waiting_mlanes // MILLI
         return cost

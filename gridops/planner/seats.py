@@ -6,8 +6,8 @@ terms are `rank`'s, and the seat itself is made by the board, which has the last
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ from gridops.model.profile import Profile
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.constants import REVIEW_PPM
 from gridops.planner.draft import Draft, Item, may_dip
-from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Bools, Grid, Ints
+from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Grid, Ints
 from gridops.planner.openings import Opening
 from gridops.planner.rank import Rank
 from gridops.planner.rank_harm import Harms
@@ -29,8 +29,8 @@ from gridops.planner.scarce import Scarcity
 MIB = 20
 """Bits of a mebibyte."""
 
-Column: TypeAlias = Ints | Callable[[Ints], Ints]
-"""A term of all rows, or how to find it for some of them: made when first needed."""
+Column: TypeAlias = Ints | int | Callable[[Ints], Ints]
+"""A term of all rows (a number where it is the same for all), or how to find it for some of them when first needed."""
 
 
 class Candidate(NamedTuple):
@@ -59,31 +59,57 @@ class Table:
     places: Ints
     """Positions within the opening."""
     columns: list[Column]
-    reviewed: Ints
+    reviewed: Ints | int
     """Part of the harm that is not the opening's."""
+    _told: list[tuple[Rank, int]] = field(default_factory=list)
+    """The best rows so far, in order."""
+    _rest: list[tuple[int, Ints]] | None = None
+    """The others: groups that are equal up to a column, the best group last."""
 
-    def best(self, without: Iterable[int]) -> tuple[Rank, int] | None:
-        """The best row and its terms: the columns are compared from the left, among those still equal."""
-        at = np.arange(len(self.places))
-        rows = self.opening.rows[self.places]
-        for row in without:
-            at = at[rows[at] != row]
-        if not len(at):
-            return None
-        for column in self.columns:
-            if len(at) == 1:
-                break
-            values = _values(column, at)
-            at = at[values == values.min()]
+    def best(self, without: Collection[int]) -> tuple[Rank, int] | None:
+        """The best row that is not among these, and its terms."""
+        n = 0
+        while n < len(self._told) or self._tell():
+            if self._told[n][1] not in without:
+                return self._told[n]
+            n += 1
+        return None
+
+    def _tell(self) -> bool:
+        """Find the next best row: the columns are compared from the left, among those still equal."""
+        if self._rest is None:
+            self._rest = [(0, np.arange(len(self.places)))] if len(self.places) else []
+        if not self._rest:
+            return False
+        column, at = self._rest.pop()
+        while len(at) > 1 and column < len(self.columns):
+            term = self.columns[column]
+            column += 1
+            if not isinstance(term, int):
+                values = _values(term, at)
+                least = values == values.min()
+                if not least.all():
+                    self._rest.append((column - 1, at[~least]))
+                    at = at[least]
+        chosen = 0  # rows stand in the order of host names
         if len(at) > 1 and self.opening.mixed:
             parts = list(zip(*(p.tolist() for p in self.parts(at)), strict=True))
-            at = at[[parts.index(min(parts))]]
-        first = at[:1]  # rows stand in the order of host names
-        terms = (*(_values(c, first) for c in self.columns), *self.parts(first))
-        return Rank(*(int(t[0]) for t in terms)), int(rows[first[0]])
+            chosen = parts.index(min(parts))
+        if len(at) > 1:
+            self._rest.append((column, np.delete(at, chosen)))
+        first = at[chosen : chosen + 1]
+        self._told.append((self.rank(first), int(self.opening.rows[self.places[first[0]]])))
+        return True
+
+    def rank(self, first: Ints) -> Rank:
+        """All terms of one row."""
+        terms = [c if isinstance(c, int) else int(_values(c, first)[0]) for c in self.columns]
+        reviewed = self.reviewed if isinstance(self.reviewed, int) else int(self.reviewed[first[0]])
+        return Rank._make((*terms, *self.opening.parts_of(int(self.places[first[0]])), reviewed))
 
     def parts(self, at: Ints) -> tuple[Ints, ...]:
-        return (*self.opening.parts(self.places[at]), self.reviewed[at])
+        reviewed = np.full(len(at), self.reviewed) if isinstance(self.reviewed, int) else self.reviewed[at]
+        return (*self.opening.parts(self.places[at]), reviewed)
 
 
 class Seats:
@@ -158,35 +184,34 @@ class Seats:
         reviewed = self._reviewed(item, opening, rows)
         return Table(opening, places, self._columns(item, opening, places, reviewed), reviewed)
 
-    def _reviewed(self, item: Item, opening: Opening, rows: Ints) -> Ints:
+    def _reviewed(self, item: Item, opening: Opening, rows: Ints) -> Ints | int:
         """What a host has to be better by than the one that people are looking at, if that one still has room."""
         proposed = self.grid.row.get(self.draft.world.proposed.get(item.replica, HostId("")), -1)
         place = int(opening.place[proposed]) if proposed >= 0 else -1
         if place < 0 or not opening.fits[place]:
-            return np.zeros(len(rows), np.int64)
+            return 0
         return np.where(rows != proposed, int(opening.harm[place]) * REVIEW_PPM // PPM, 0)
 
-    def _columns(self, item: Item, opening: Opening, places: Ints, reviewed: Ints) -> list[Column]:
+    def _columns(self, item: Item, opening: Opening, places: Ints, reviewed: Ints | int) -> list[Column]:
         """The terms in the order of `Rank`, but for the parts of the harm."""
-        grid, rows, none = self.grid, opening.rows[places], np.zeros(len(places), np.int64)
+        grid, rows = self.grid, opening.rows[places]
         same, sharing = self._domains(item, rows)
-        unproposed = none
+        unproposed: Column = 0
         proposed = self.draft.world.proposed.get(item.replica)
         if proposed is not None:
             unproposed = (rows != grid.row.get(proposed, -1)).astype(np.int64)
-        price = np.where(grid.holds[rows], 0, grid.price[rows]) if grid.priced else none
         return [
             same,
-            none + opening.position,
+            opening.position,
             opening.harm[places] + reviewed,
             sharing,
             unproposed,
-            price,
+            (lambda at: np.where(grid.holds[rows[at]], 0, grid.price[rows[at]])) if grid.priced else 0,
             lambda at: opening.stranded(places[at]),
-            opening.left[places] >> MIB,
+            lambda at: opening.left[places[at]] >> MIB,
         ]
 
-    def _domains(self, item: Item, rows: Ints) -> tuple[Ints, Ints]:
+    def _domains(self, item: Item, rows: Ints) -> tuple[Column, Column]:
         """Whether a seat breaks the failure-domain minimum, and how many others of the profile share its domain."""
         spread = item.profile.spread
         numbers, names = self.grid.domains(spread.by if spread is not None else "host")
@@ -195,12 +220,12 @@ class Seats:
             row = self.grid.row.get(seat.assignment.seat.host)
             if seat.assignment.replica != item.replica and row is not None and numbers[row] >= 0:
                 taken[numbers[row]] += 1
-        mine = numbers[rows]
-        sharing: Ints = taken[mine]
         least = min(spread.min, self.draft.sizes[item.profile.name].replicas) if spread is not None else 0
-        unmet = np.count_nonzero(taken) < least
-        same: Bools = (mine < 0) | (sharing > 0) if unmet else np.zeros(len(rows), np.bool_)
-        return same.astype(np.int64), sharing
+        same: Column = 0
+        if least and np.count_nonzero(taken) < least:
+            mine = numbers[rows]
+            same = ((mine < 0) | (taken[mine] > 0)).astype(np.int64)
+        return same, lambda at: taken[numbers[rows[at]]]
 
     def _own_place(self, item: Item, openings: Sequence[Opening]) -> Candidate | None:
         """The best seat on the host it stands on, beside or instead of its former self: it only leaves its devices."""
@@ -223,8 +248,8 @@ class Seats:
         """Its terms there; what fits and what has to wait is the board's word, for the arrays count its former self."""
         at, first, reviewed = np.array([place]), np.array([0]), np.zeros(1, np.int64)
         table = Table(opening, at, self._columns(item, opening, at, reviewed), reviewed)
-        columns = [c if n != Rank._fields.index("stranded_mib") else reviewed for n, c in enumerate(table.columns)]
-        rank = Rank(*(int(t[0]) for t in (*(_values(c, first) for c in columns), *table.parts(first))))
+        table.columns[Rank._fields.index("stranded_mib")] = 0
+        rank = table.rank(first)
         more = opening.if_waits(offer.waits, place)
         waiting = rank.harm_waiting + more
         return rank._replace(harm=rank.harm + more, harm_waiting=waiting, left_mib=offer.left_bytes >> MIB)
@@ -239,7 +264,7 @@ def _first(tables: Sequence[Table], without: Sequence[int], grid: Grid) -> tuple
     return rank, grid.ids[row], table
 
 
-def _values(column: Column, at: Ints) -> Ints:
+def _values(column: Ints | Callable[[Ints], Ints], at: Ints) -> Ints:
     return column(at) if callable(column) else column[at]
 
 

@@ -78,6 +78,8 @@ class Speeds:
 
     def _measured(self, records: Mapping[HostId, MeasuredSpeed]) -> dict[HostId, tuple[int, int]]:
         """Time on top of the fastest measured host's, and how sure that is."""
+        if not records:
+            return {}
         rates: dict[HostId, _Seen] = {}
         delays: dict[HostId, _Seen] = {}
         for host, r in records.items():
