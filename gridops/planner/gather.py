@@ -7,7 +7,7 @@ Called by `planner.plan`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
@@ -26,17 +26,33 @@ _RUNS = (ResidencyState.READY, ResidencyState.WARMING, ResidencyState.LOADING)
 
 def gather(world: World) -> tuple[Incumbent, ...]:
     """Every incumbent of the scope with its verdict, by profile and number."""
-    judged = _of_parent(world, renames(world))
+    names = renames(world)
+    judged = _of_parent(world, names)
     # A replica whose host was taken from us may run elsewhere already: then that copy is it.
     released = {r: i for r, i in judged.items() if i.verdict is Verdict.RELEASE}
     taken = set(judged)
     taken.update([i.former for i in judged.values()])
     taken.difference_update(released)
-    for adopted in _adopted(world, taken):
+    more = _adopted(world, taken)
+    if not more and not names and _in_order(world):
+        return tuple(judged.values())
+    for adopted in more:
         before = released.get(adopted.replica)
         cause = before.cause if before is not None else None
         judged[adopted.replica] = judge(world, replace(adopted, cause=cause))
     return tuple(sorted(judged.values(), key=lambda i: (i.assignment.profile, replica_key(i.replica))))
+
+
+def _in_order(world: World) -> bool:
+    """The parent's placement is by profile and number already."""
+    parent = world.inputs.parent
+    shelf: Shelf[tuple[bool]] = world.recall.shelf("in order")
+
+    def look() -> tuple[bool]:
+        keys = [(a.profile, replica_key(a.replica)) for a in parent.placement] if parent is not None else []
+        return (keys == sorted(keys),)
+
+    return shelf.of("parent", (parent,), look)[0]
 
 
 def renames(world: World) -> dict[ProfileName, ProfileName]:
@@ -105,7 +121,7 @@ def _nobody_can_say(world: World, host: HostId) -> bool:
     return view is None or view.report is None or view.standing in (Standing.SILENT, Standing.LOST, Standing.RELEASED)
 
 
-def _adopted(world: World, taken: set[ReplicaId]) -> Iterable[Incumbent]:
+def _adopted(world: World, taken: set[ReplicaId]) -> list[Incumbent]:
     """Residencies that nobody's plan knows although they run exactly what a profile wants."""
     seen: dict[ReplicaId, tuple[tuple[bool, int, str], Incumbent]] = {}
     for view in world.hosts.values():

@@ -73,13 +73,18 @@ class Grid:
         self.raw, self.open, self.gpu, self.ram = terrain.raw, terrain.open, terrain.gpu, terrain.ram
         self.accepts, self.limit, self.yields = terrain.accepts, terrain.limit, terrain.yields
         self.price, self.priced, self.download = terrain.price, terrain.priced, terrain.download
+        self.all_rows: Ints = np.arange(len(self.ids))
         self._files: dict[Digest, Bools] = {}
         self._fetched: dict[Digest, set[int]] = {}
         self._state: Ints = np.full(len(self.ids), -1, np.int64)
         self._states: dict[tuple[int, bytes], int] = {}
         self._shunned = _exclusions(world)
+        self._sociable = any(p.colocation.max is not None for p in world.profiles.values())
         self._begin()
         self.seen = len(board.log)
+        self._log: Ints = np.zeros(2 * self.seen + 64, np.int64)
+        self.shared = bool((self.gpu != ENDLESS).any())
+        """Some host shares its memory between GPU work and other work."""
 
     def _begin(self) -> None:
         """Read the board; of rows that are as the last plan began with, what it read."""
@@ -116,6 +121,7 @@ class Grid:
         self.used, self.used_gpu, self.live, self.live_gpu = made[:4]
         self.present, self.distinct, self.sociable, self.disk_free = made[4:]
         self.leaving, self.holds = (f.copy() for f in flags)
+        self.free: Ints = self.open - self.used
 
     # -- what does not change while a plan is made -----------------------------------------------------------------
 
@@ -160,12 +166,20 @@ class Grid:
         """How many states there have been."""
         return len(self._states)
 
+    def state(self, row: int) -> int:
+        """The number of one host; -1 where nobody has asked since it changed."""
+        return int(self._state[row])
+
+    def plain(self, profile: Profile) -> bool:
+        """No rule speaks about which others are on a host, neither the profile's nor anybody's."""
+        return profile.colocation.max is None and not self.shunned(profile) and not self._sociable
+
     def states(self, rows: Ints) -> Ints:
         """A number for each of these hosts, equal for hosts of equal shape and room."""
         found: Ints = self._state[rows]
         if len(found) and found.min() < 0:
             unknown = rows[found < 0]
-            free = np.maximum(self.open[unknown] - self.used[unknown], 0)
+            free = np.maximum(self.free[unknown], 0)
             for n, shape, room in zip(unknown.tolist(), self.shape[unknown].tolist(), free, strict=True):
                 self._state[n] = self._states.setdefault((shape, room.tobytes()), len(self._states))
             found = self._state[rows]
@@ -177,13 +191,25 @@ class Grid:
         if self.seen < len(log):
             for n in dict.fromkeys(log[self.seen :]):
                 self._read(n)
+            self._note(log[self.seen :])
             self.seen = len(log)
+
+    def changed(self, since: int) -> Ints:
+        """Rows that have changed since so many changes were seen."""
+        return self._log[since : self.seen]
+
+    def _note(self, rows: list[int]) -> None:
+        end = self.seen + len(rows)
+        if end > len(self._log):
+            self._log = np.concatenate([self._log, np.zeros(end, np.int64)])
+        self._log[self.seen : end] = rows
 
     def _read(self, n: int) -> None:
         here: HostBoard = self.board.rows[n]
         for c, (desired, live) in enumerate(here.sums()):
             self.used[n, c], self.used_gpu[n, c] = desired
             self.live[n, c], self.live_gpu[n, c] = live
+        self.free[n] = self.open[n] - self.used[n]
         names = tuple(here.profiles())
         if names != self._names[n]:
             for name in self._names[n]:

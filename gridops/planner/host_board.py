@@ -52,6 +52,8 @@ class HostBoard:
     """The board's list of changes: this host's row, once for each of them."""
     origin: HostBoard | None = None
     """The board that this one is as, until something changes on it."""
+    found_crowded: tuple[DeviceRoom | None] | None = None
+    """What `crowded` says as long as nothing changes; only on a board that others begin as."""
     _desired: dict[DeviceId, _Sum] = field(default_factory=dict)
     _live: dict[DeviceId, _Sum] = field(default_factory=dict)
 
@@ -72,6 +74,7 @@ class HostBoard:
             row,
             log,
             self,
+            None,
             self._desired,
             self._live,
         )
@@ -167,6 +170,13 @@ class HostBoard:
 
     def crowded(self) -> DeviceRoom | None:
         """The first device whose desired set does not fit its raw memory."""
+        if self.origin is None:
+            return self._find_crowded()
+        if self.origin.found_crowded is None:
+            self.origin.found_crowded = (self._find_crowded(),)
+        return self.origin.found_crowded[0]
+
+    def _find_crowded(self) -> DeviceRoom | None:
         for room in self.view.rooms:
             used = self._desired[room.id]
             over_gpu = room.gpu_bytes is not None and used.gpu_bytes > room.gpu_bytes

@@ -24,7 +24,7 @@ from gridops.planner.constants import START_MAX_MS
 from gridops.planner.eligible import Way, equal, linked, suits
 from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
 from gridops.planner.learned import key_of
-from gridops.planner.rank_harm import Harms
+from gridops.planner.rank_harm import Fetch, Harms
 from gridops.planner.scarce import Scarcity
 
 
@@ -58,11 +58,14 @@ class Opening:
             None if way is None else _fitting(way, grid, n, launches) for n, way in enumerate(ways)
         ]
         self.rows: Ints = np.flatnonzero(self._allowed())
-        self.place: Ints = np.full(len(grid.ids), -1, np.int64)
-        self.place[self.rows] = np.arange(len(self.rows))
+        if len(self.rows) == len(grid.ids):
+            self.rows = self.place = grid.all_rows
+        else:
+            self.place = np.full(len(grid.ids), -1, np.int64)
+            self.place[self.rows] = np.arange(len(self.rows))
         shape = grid.shape[self.rows]
-        self.need: Ints = _column(self.fittings, lambda f: f.per_pool)[shape]
-        self.ram_need: Ints = _column(self.fittings, lambda f: f.ram)[shape]
+        self.need: Ints = _slim(_column(self.fittings, lambda f: f.per_pool)[shape])
+        self.ram_need: Ints = _slim(_column(self.fittings, lambda f: f.ram)[shape])
         self.gpu = next((f.way.gpu for f in self.fittings if f is not None), False)
         # Configs that may use any of their pools need no look at groups.
         self.loose = all(f is None or (len(f.groups) == 1 and f.groups[0] == f.columns) for f in self.fittings)
@@ -71,17 +74,21 @@ class Opening:
             if fitting is not None:
                 usable[n, list(fitting.columns)] = True
         self.usable: Bools = usable[shape]
-        self._fetch = harms.fetch(profile, position, self.rows)
+        fetch = harms.fetch(profile, position, self.rows)
+        self._fetch = Fetch(_slim(fetch.alone_ms), _slim(fetch.size_bytes), _slim(fetch.shared))
         self._exposure = harms.exposure(profile)
-        self._failing, self._slower, self._broken = harms.lasting(profile, position, self.rows, gpu=self.gpu)
-        self._warm: Ints = harms.warm_ms(profile, key_of(profile, config), self.rows)
-        self._running: Ints = self._runs()
+        lasting = harms.lasting(profile, position, self.rows, gpu=self.gpu)
+        self._failing, self._slower, self._broken = (_slim(part) for part in lasting)
+        self._warm: Ints = _slim(harms.warm_ms(profile, key_of(profile, config), self.rows))
+        self._running: Ints = _slim(self._runs())
         self._files = [(grid.has(f.sha256), f.size_bytes) for f in config.artifact.files]
         size = len(self.rows)
         self.fits, self.waits = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         self.start_ms, self.wait_ms = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self.harm: Ints = np.zeros(size, np.int64)
         self._contended = bool(self._fetch.shared.any())
+        self._plain = grid.plain(profile)
+        self._need_ram = bool(self.ram_need.any())
         # Where more than the start differs between hosts, equal harm may have unequal parts.
         self.mixed = bool(self._failing.any() or self._slower.any() or self._broken.any())
         self.left: Ints = np.zeros(size, np.int64)
@@ -89,6 +96,7 @@ class Opening:
         """What a seat takes from others, for each state of a host (`grid.states`)."""
         self._seen = grid.seen
         self._look(np.arange(size))
+        self._time(np.arange(size))
 
     def way(self, row: int) -> Way:
         """How it would run on the host of this row, with that host's own pools."""
@@ -111,11 +119,16 @@ class Opening:
         grid = self.grid
         if self._seen == grid.seen:
             return
-        changed = np.unique(self.place[grid.board.log[self._seen : grid.seen]])
+        found = self.place[grid.changed(self._seen)]
         self._seen = grid.seen
-        at = changed[changed >= 0]
+        marked = np.zeros(len(self.rows), np.bool_)
+        marked[found[found >= 0]] = True
+        at = np.flatnonzero(marked)
         if len(at):
+            busy = self.waits[at].any()
             self._look(at)
+            if self._contended or busy or self.waits[at].any():
+                self._time(at)
 
     # -- rules that do not change ------------------------------------------------------------------------------------
 
@@ -227,9 +240,15 @@ class Opening:
             found = self._lost[states]
         return found
 
+    def stranded_of(self, place: int) -> int:
+        """The same for one place."""
+        state = self.grid.state(int(self.rows[place]))
+        known = int(self._lost[state]) if 0 <= state < len(self._lost) else -ENDLESS
+        return known if known != -ENDLESS else int(self.stranded(np.array([place]))[0])
+
     def _strand(self, at: Ints) -> Ints:
         grid, rows, need = self.grid, self.rows[at], self.need[at][:, None]
-        before, kinds = np.maximum(grid.open[rows] - grid.used[rows], 0), grid.shape[rows]
+        before, kinds = np.maximum(grid.free[rows], 0), grid.shape[rows]
         room = self.usable[at] & (before >= need)
         order = np.argsort(np.where(room, before, ENDLESS), axis=1, kind="stable")[:, : self.count]
         after = before.copy()
@@ -244,25 +263,28 @@ class Opening:
         """Answer for the rows at these places: counts, company, disk, and memory in both sums."""
         grid, rows = self.grid, self.rows[at]
         able = self._counts(rows) & self._disk(rows)
-        left, room = self._memory(at, rows, grid.used, grid.used_gpu)
+        left, room = self._memory(at, rows, grid.free, grid.used_gpu)
         self.fits[at] = able & room
         waits = np.zeros(len(at), np.bool_)
         busy = np.flatnonzero(grid.leaving[rows] & self.fits[at])
         if len(busy):
             # While others are on their way out, the sum of what runs is the other ledger.
-            beside, now = self._memory(at[busy], rows[busy], grid.live, grid.live_gpu)
+            beside, now = self._memory(at[busy], rows[busy], grid.open - grid.live, grid.live_gpu)
             left[busy] = np.where(now, beside, left[busy])
             boards = grid.board.rows
             waits[busy] = ~now | [grid.board.crowded_now(boards[r], self.profile, None) for r in rows[busy].tolist()]
         self.left[at], self.waits[at] = left, waits
-        self._time(at)
 
     def _counts(self, rows: Ints) -> Bools:
         grid, profile = self.grid, self.profile
         found: Bools = grid.present[rows] < grid.limit[rows]
+        if self._plain and profile.max_per_host is None:
+            return found
         here = _at(grid.company.of(profile.name), rows, len(grid.ids))
         if profile.max_per_host is not None:
             found &= here < profile.max_per_host
+        if self._plain:
+            return found
         others = grid.distinct[rows] - (here > 0)
         most = profile.colocation.max if profile.colocation.max is not None else ENDLESS
         found &= (others == 0) | (others + 1 <= np.minimum(grid.sociable[rows], most))
@@ -273,28 +295,32 @@ class Opening:
 
     def _disk(self, rows: Ints) -> Bools:
         free = self.grid.disk_free[rows]
+        if len(self._files) == 1:
+            ((has, size),) = self._files
+            alone: Bools = has[rows] | (free >= size)
+            return alone if size else np.ones(len(rows), np.bool_)
         missing = np.zeros(len(rows), np.int64)
         for has, size in self._files:
             missing += np.where(has[rows], 0, size)
         found: Bools = (missing == 0) | (missing <= free)
         return found
 
-    def _memory(self, at: Ints, rows: Ints, used: Ints, used_gpu: Ints) -> tuple[Ints, Bools]:
+    def _memory(self, at: Ints, rows: Ints, left: Ints, used_gpu: Ints) -> tuple[Ints, Bools]:
         """What would be left on the fullest pool of the seat, and whether there is a seat."""
         grid = self.grid
-        free = grid.open[rows] - used[rows]
-        if self.gpu:
+        free = left[rows]
+        if self.gpu and grid.shared:
             free = np.minimum(free, grid.gpu[rows] - used_gpu[rows])
         room = self.usable[at] & (free >= self.need[at][:, None])
         if self.loose:
-            enough: Bools = room.sum(1) >= self.count
+            enough: Bools = np.asarray(room.sum(1) >= self.count)
             tightest = np.where(room, free, ENDLESS).min(1)
         else:
             enough, tightest = self._grouped(rows, free, room)
-        needs_ram = self.ram_need[at] > 0
-        if needs_ram.any():
+        if self._need_ram:
+            needs_ram = self.ram_need[at] > 0
             ram = grid.ram[rows]
-            ram_free = grid.open[rows, ram] - used[rows, ram]
+            ram_free = left[rows, ram]
             enough &= ~needs_ram | (ram_free >= self.ram_need[at])
         return tightest - self.need[at], enough
 
@@ -332,6 +358,14 @@ def _fitting(way: Way, grid: Grid, shape: int, launches: dict[str, tuple[Launch,
     shared, host_bytes = on_ram(view, way), way.need.host_bytes
     per_pool = way.need.device_bytes + (host_bytes if shared else 0)
     return Fitting(way, launches[backend][1], columns, groups, per_pool, 0 if shared else host_bytes)
+
+
+def _slim(column: Ints) -> Ints:
+    """The same numbers; where all are equal, one in memory. Not to be written to."""
+    if len(column) and (column == column[0]).all():
+        slim: Ints = np.broadcast_to(column[:1].copy(), column.shape)
+        return slim
+    return column
 
 
 def _column(fittings: list[Fitting | None], of: Callable[[Fitting], int]) -> Ints:

@@ -9,6 +9,7 @@ Whoever plans a scope again and again makes one `Recall` and passes it on; for o
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from operator import is_
 from typing import Any, Generic, TypeVar
 
 from gridops.base.record import Digests, Pieces
@@ -29,11 +30,8 @@ class Shelf(Generic[T]):
     def get(self, name: Hashable, sources: tuple[Any, ...]) -> T | None:
         """The answer of this name, if it was made from exactly these objects."""
         entry = self._now.get(name) or self._before.get(name)
-        if entry is None or len(entry[0]) != len(sources):
+        if entry is None or len(entry[0]) != len(sources) or not all(map(is_, entry[0], sources)):
             return None
-        for had, has in zip(entry[0], sources, strict=True):
-            if had is not has:
-                return None
         self._now[name] = entry
         return entry[1]
 

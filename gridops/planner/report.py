@@ -36,15 +36,10 @@ def waiting(draft: Draft, left: Sequence[Item]) -> tuple[HostLine, ...]:
             verb = "change" if item.changes else "leave"
             detail = f"{item.replica} should {verb} ({why}) and no host can take it, so it stays"
             found.append(HostLine(host=host, code=codes.NOWHERE_ELSE.code, detail=detail))
-    for replica, seat in sorted(draft.seats.items()):
+    pinned = [(r, s) for r, s in draft.seats.items() if s.origin is not None and s.origin.pinned and s.cause is None]
+    for replica, seat in sorted(pinned, key=lambda entry: entry[0]):
         view = draft.world.hosts.get(seat.assignment.seat.host)
-        pinned = seat.origin is not None and seat.origin.pinned and seat.cause is None
-        if (
-            pinned
-            and view is not None
-            and view.closed is not None
-            and view.standing in (Standing.DRAINING, Standing.NOT_SERVING)
-        ):
+        if view is not None and view.closed is not None and view.standing in (Standing.DRAINING, Standing.NOT_SERVING):
             detail = f"{replica} stays: the profile pins it to this host ({view.closed.detail})"
             found.append(HostLine(host=view.host.id, code=view.closed.code, detail=detail))
     return tuple(sorted(found, key=lambda line: (line.host, line.code, line.detail)))
@@ -101,8 +96,8 @@ def _silent(draft: Draft, seat: Seated) -> bool:
 def _crowded(draft: Draft) -> list[Shortfall]:
     found = []
     for host, board in draft.board.hosts.items():
-        room = board.crowded()
-        if room is None or not board.desired:
+        room = board.crowded() if board.desired else None
+        if room is None:
             continue
         last = max(board.desired.values(), key=lambda c: (-_priority(draft, c.replica), c.replica))
         used, have = board.use(room.id, live=False).all_bytes, max(0, room.raw_bytes)

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gridops.base.ids import ProfileName
 from gridops.base.units import PPM
 from gridops.footprint.need import Need, need
+from gridops.model.profile import Profile
 from gridops.planner.capacity import on_ram
 from gridops.planner.eligible import suits
 from gridops.planner.grid import Bools, Grid, Ints
+from gridops.planner.recall import Shelf
 
 MIB = 20
 """Bits of a mebibyte."""
@@ -33,6 +36,8 @@ class _Kind:
     count: int
     usable: Bools
     """Shape x pool."""
+    pools: bytes
+    """The same, to compare by."""
 
 
 class Scarcity:
@@ -40,12 +45,13 @@ class Scarcity:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
+        self._shelf: Shelf[tuple[_Kind | None]] = grid.world.recall.shelf("kinds")
         found: dict[tuple[int, int, bytes], int] = {}
         kinds: dict[tuple[int, int, bytes], _Kind] = {}
         for profile in grid.world.profiles.values():
             kind = self._kind(profile.name)
             if kind is not None and profile.replicas_max:
-                key = kind.need, kind.count, kind.usable.tobytes()
+                key = kind.need, kind.count, kind.pools
                 kinds[key] = kind
                 found[key] = found.get(key, 0) + max(1, profile.replicas_min)
         chosen = sorted(found, key=lambda k: (-found[k] * k[0] * k[1], k))[:KINDS]
@@ -69,9 +75,13 @@ class Scarcity:
         kept: Ints = (replicas * ((self.need >> MIB) * self.weight)[:, None]).sum(0)
         return kept
 
-    def _kind(self, name: str) -> _Kind | None:
+    def _kind(self, name: ProfileName) -> _Kind | None:
+        """The profile's kind; as the last plan found it, where hosts have the shapes they had."""
+        profile = self.grid.world.profiles[name]
+        return self._shelf.of(name, (profile, self.grid.terrain.shapes), lambda: (self._find(profile),))[0]
+
+    def _find(self, profile: Profile) -> _Kind | None:
         grid, world = self.grid, self.grid.world
-        profile = world.profiles[name]  # type: ignore[index]
         for config in profile.configs:
             wanted = need(config, world.planning)
             if not isinstance(wanted, Need):
@@ -86,5 +96,5 @@ class Scarcity:
                 usable[n, [column[r.id] for r in way.rooms]] = True
                 amount = max(amount, wanted.device_bytes + (wanted.host_bytes if on_ram(view, way) else 0))
             if usable.any():
-                return _Kind(amount, config.devices.count, usable)
+                return _Kind(amount, config.devices.count, usable, usable.tobytes())
         return None

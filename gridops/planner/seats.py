@@ -29,8 +29,16 @@ from gridops.planner.scarce import Scarcity
 MIB = 20
 """Bits of a mebibyte."""
 
-Column: TypeAlias = Ints | int | Callable[[Ints], Ints]
-"""A term of all rows (a number where it is the same for all), or how to find it for some of them when first needed."""
+
+class Term(NamedTuple):
+    """How to find a term: of some rows, and of one. Made when first needed."""
+
+    some: Callable[[Ints], Ints]
+    one: Callable[[int], int]
+
+
+Column: TypeAlias = Term | int
+"""A number where the term is the same for all rows."""
 
 
 class Candidate(NamedTuple):
@@ -63,8 +71,8 @@ class Table:
     """Part of the harm that is not the opening's."""
     _told: list[tuple[Rank, int]] = field(default_factory=list)
     """The best rows so far, in order."""
-    _rest: list[tuple[int, Ints]] | None = None
-    """The others: groups that are equal up to a column, the best group last."""
+    _rest: list[tuple[tuple[int, ...], Ints]] | None = None
+    """The others: groups with the terms in which they are equal, the best group last."""
 
     def best(self, without: Collection[int]) -> tuple[Rank, int] | None:
         """The best row that is not among these, and its terms."""
@@ -78,34 +86,40 @@ class Table:
     def _tell(self) -> bool:
         """Find the next best row: the columns are compared from the left, among those still equal."""
         if self._rest is None:
-            self._rest = [(0, np.arange(len(self.places)))] if len(self.places) else []
+            self._rest = [((), np.arange(len(self.places)))] if len(self.places) else []
         if not self._rest:
             return False
-        column, at = self._rest.pop()
-        while len(at) > 1 and column < len(self.columns):
-            term = self.columns[column]
-            column += 1
-            if not isinstance(term, int):
-                values = _values(term, at)
-                least = values == values.min()
+        equal, at = self._rest.pop()
+        for term in self.columns[len(equal) :]:
+            if isinstance(term, int):
+                equal = *equal, term
+            elif len(at) == 1:
+                equal = *equal, term.one(int(at[0]))
+            else:
+                values = term.some(at)
+                best = values.min()
+                least = values == best
                 if not least.all():
-                    self._rest.append((column - 1, at[~least]))
+                    self._rest.append((equal, at[~least]))
                     at = at[least]
+                equal = *equal, int(best)
         chosen = 0  # rows stand in the order of host names
         if len(at) > 1 and self.opening.mixed:
             parts = list(zip(*(p.tolist() for p in self.parts(at)), strict=True))
             chosen = parts.index(min(parts))
         if len(at) > 1:
-            self._rest.append((column, np.delete(at, chosen)))
-        first = at[chosen : chosen + 1]
-        self._told.append((self.rank(first), int(self.opening.rows[self.places[first[0]]])))
+            self._rest.append((equal, at[1:] if not chosen else np.delete(at, chosen)))
+        first = int(at[chosen])
+        self._told.append((self._rank(first, equal), int(self.opening.rows[self.places[first]])))
         return True
 
-    def rank(self, first: Ints) -> Rank:
+    def rank(self, n: int) -> Rank:
         """All terms of one row."""
-        terms = [c if isinstance(c, int) else int(_values(c, first)[0]) for c in self.columns]
-        reviewed = self.reviewed if isinstance(self.reviewed, int) else int(self.reviewed[first[0]])
-        return Rank._make((*terms, *self.opening.parts_of(int(self.places[first[0]])), reviewed))
+        return self._rank(n, tuple(c if isinstance(c, int) else c.one(n) for c in self.columns))
+
+    def _rank(self, n: int, terms: tuple[int, ...]) -> Rank:
+        reviewed = self.reviewed if isinstance(self.reviewed, int) else int(self.reviewed[n])
+        return Rank._make((*terms, *self.opening.parts_of(int(self.places[n])), reviewed))
 
     def parts(self, at: Ints) -> tuple[Ints, ...]:
         reviewed = np.full(len(at), self.reviewed) if isinstance(self.reviewed, int) else self.reviewed[at]
@@ -199,16 +213,16 @@ class Seats:
         unproposed: Column = 0
         proposed = self.draft.world.proposed.get(item.replica)
         if proposed is not None:
-            unproposed = (rows != grid.row.get(proposed, -1)).astype(np.int64)
+            unproposed = _term((rows != grid.row.get(proposed, -1)).astype(np.int64))
         return [
             same,
             opening.position,
-            opening.harm[places] + reviewed,
+            _term(opening.harm[places] + reviewed),
             sharing,
             unproposed,
-            (lambda at: np.where(grid.holds[rows[at]], 0, grid.price[rows[at]])) if grid.priced else 0,
-            lambda at: opening.stranded(places[at]),
-            lambda at: opening.left[places[at]] >> MIB,
+            _term(np.where(grid.holds[rows], 0, grid.price[rows])) if grid.priced else 0,
+            Term(lambda at: opening.stranded(places[at]), lambda n: opening.stranded_of(int(places[n]))),
+            Term(lambda at: opening.left[places[at]] >> MIB, lambda n: int(opening.left[places[n]]) >> MIB),
         ]
 
     def _domains(self, item: Item, rows: Ints) -> tuple[Column, Column]:
@@ -224,8 +238,8 @@ class Seats:
         same: Column = 0
         if least and np.count_nonzero(taken) < least:
             mine = numbers[rows]
-            same = ((mine < 0) | (taken[mine] > 0)).astype(np.int64)
-        return same, lambda at: taken[numbers[rows[at]]]
+            same = _term(((mine < 0) | (taken[mine] > 0)).astype(np.int64))
+        return same, Term(lambda at: taken[numbers[rows[at]]], lambda n: int(taken[numbers[rows[n]]]))
 
     def _own_place(self, item: Item, openings: Sequence[Opening]) -> Candidate | None:
         """The best seat on the host it stands on, beside or instead of its former self: it only leaves its devices."""
@@ -246,10 +260,10 @@ class Seats:
 
     def _own_rank(self, item: Item, opening: Opening, place: int, offer: Offer) -> Rank:
         """Its terms there; what fits and what has to wait is the board's word, for the arrays count its former self."""
-        at, first, reviewed = np.array([place]), np.array([0]), np.zeros(1, np.int64)
+        at, reviewed = np.array([place]), np.zeros(1, np.int64)
         table = Table(opening, at, self._columns(item, opening, at, reviewed), reviewed)
         table.columns[Rank._fields.index("stranded_mib")] = 0
-        rank = table.rank(first)
+        rank = table.rank(0)
         more = opening.if_waits(offer.waits, place)
         waiting = rank.harm_waiting + more
         return rank._replace(harm=rank.harm + more, harm_waiting=waiting, left_mib=offer.left_bytes >> MIB)
@@ -264,8 +278,8 @@ def _first(tables: Sequence[Table], without: Sequence[int], grid: Grid) -> tuple
     return rank, grid.ids[row], table
 
 
-def _values(column: Ints | Callable[[Ints], Ints], at: Ints) -> Ints:
-    return column(at) if callable(column) else column[at]
+def _term(column: Ints) -> Term:
+    return Term(column.__getitem__, lambda n: int(column[n]))
 
 
 def _union(rows: Sequence[Ints]) -> Ints:

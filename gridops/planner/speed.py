@@ -68,11 +68,15 @@ class Speeds:
     def _guessed(self, computes: bool) -> dict[HostId, int]:
         """From hardware alone, already bounded: nothing at the fastest, near `HARDWARE_PPM` at the slowest."""
         times = {}
+        by_models: dict[tuple[str | None, ...], int | None] = {}
         for host, view in self._views.items():
-            models = [r.model for r in view.rooms if r.kind is not DeviceKind.CPU]
-            known = [d for d in map(known_device, models) if d is not None]
-            if models and len(known) == len(models):
-                times[host] = max(_time(d, computes) for d in known)
+            models = tuple([r.model for r in view.rooms if r.kind is not DeviceKind.CPU])
+            if models not in by_models:
+                known = [d for d in map(known_device, models) if d is not None]
+                whole = models and len(known) == len(models)
+                by_models[models] = max(_time(d, computes) for d in known) if whole else None
+            if (time := by_models[models]) is not None:
+                times[host] = time
         best = min(times.values(), default=0)
         return {h: HARDWARE_PPM * (time - best) // time for h, time in times.items()}
 
