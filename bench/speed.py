@@ -84,7 +84,7 @@ def grow(file: str, rounds: int) -> None:
         for label, cases in sizes.items():
             found = []
             for amount, case in cases:
-                spent, _ = measure(case, rounds)
+                spent, _ = measure(case, rounds, fresh=label == "cold")
                 found.append((amount, spent))
                 print(f"{name:10} {label:22} {amount:8d} {spent * 1000:10.1f} ms", flush=True)
             lines.append(Line(name, label, tuple(found)))

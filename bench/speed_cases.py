@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gridops.footprint.need import identity
 from gridops.model.fleet import Host
@@ -75,13 +76,11 @@ class Case:
 
 
 def hosts(count: int, kinds: tuple[tuple[float, ...], ...] = KINDS, **more: object) -> tuple[Host, ...]:
-    return tuple(
-        host(f"h{n:05d}", kinds[n % len(kinds)], rack=f"r{n % RACKS}", ram=256, **more) for n in range(count)
-    )
+    return tuple(host(f"h{n:05d}", kinds[n % len(kinds)], rack=f"r{n % RACKS}", ram=256, **more) for n in range(count))
 
 
 def profiles(count: int, replicas: int, **more: object) -> tuple[Profile, ...]:
-    """Six sizes, three priorities, some that ask for two failure domains."""
+    """Six sizes and three priorities."""
     return tuple(
         profile(f"p{n:04d}", replicas, gib=SIZES[n % len(SIZES)], priority=100 + n % 3 * 50, **more)
         for n in range(count)
@@ -196,15 +195,15 @@ CASES = (
 def sized() -> dict[str, dict[str, tuple[tuple[int, Case], ...]]]:
     """By what grows and by what is planned: how much there is of it, with the case."""
     grids: dict[str, tuple[tuple[int, tuple[int, int, int]], ...]] = {
-        "hosts": tuple((n, (n, 100, 10)) for n in (250, 500, 1_000, 2_000, 4_000)),
-        "profiles": tuple((n, (1_000, n, 1_000 // n)) for n in (31, 62, 125, 250, 500)),
-        "replicas": tuple((n * 100, (2_000, 100, n)) for n in (3, 6, 12, 24, 48)),
+        "hosts": tuple((n, (n, 50, 10)) for n in (250, 500, 1_000, 2_000, 4_000)),
+        "profiles": tuple((n, (1_000, n, 1_000 // n)) for n in (25, 50, 100, 200)),
+        "replicas": tuple((n * 50, (1_000, 50, n)) for n in (5, 10, 20, 40)),
     }
     return {
         name: {
-            "cold": tuple((n, Case(name, lambda s=size: cold(*s))) for n, size in sizes),
+            "cold": tuple((n, Case(name, partial(cold, *size))) for n, size in sizes),
             "one profile changed": tuple(
-                (n, Case(name, lambda s=size: converged(*s), changed=one_changed)) for n, size in sizes
+                (n, Case(name, partial(converged, *size), changed=one_changed)) for n, size in sizes
             ),
         }
         for name, sizes in grids.items()

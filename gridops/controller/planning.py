@@ -31,7 +31,7 @@ from gridops.controller.service import Controller
 from gridops.files.plandoc import read_plan
 from gridops.model.plan import Plan
 from gridops.planner.check import check
-from gridops.planner.planner import Inputs
+from gridops.planner.planner import Inputs, Recall
 from gridops.planner.planner import plan as make_plan
 from gridops.planner.render_words import headline
 from gridops.trust.join import join_key, make_token
@@ -50,6 +50,8 @@ class Planning:
     def __init__(self, controller: Controller, place: Callable[[], Place]) -> None:
         self.controller = controller
         self.durations: dict[str, Histogram] = {}
+        self._recalls: dict[str, Recall] = {}
+        """What the last plan of each scope left for the next one."""
         self._place = place
         self._lock = asyncio.Lock()
 
@@ -236,7 +238,10 @@ class Planning:
     async def _plan(self, question: Inputs) -> Plan | None:
         """A plan that the independent checker has nothing against; None, with an alarm, when it has."""
         started = time.monotonic()
-        plan = await asyncio.to_thread(make_plan, question)
+        # Taken out while it is in use: a plan that is given up goes on in its thread.
+        recall = self._recalls.pop(question.scope, None) or Recall()
+        plan = await asyncio.to_thread(make_plan, question, recall)
+        self._recalls[question.scope] = recall
         notes = await asyncio.to_thread(check, plan, question)
         self.durations.setdefault(question.scope, Histogram()).observe(time.monotonic() - started)
         return plan if self._clean(question, plan, notes) else None

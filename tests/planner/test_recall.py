@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridops.base.record import digest_of, from_bytes, to_bytes
-from gridops.model.fleet import Host
+from gridops.base.canon import NotCanonical
+from gridops.base.ids import HostId, ProfileName
+from gridops.base.record import Pieces, digest_of, from_bytes, to_bytes
+from gridops.model.fleet import Domain, Drain, HostKey
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan
-from gridops.model.policy import Search
-from gridops.model.snapshot import Snapshot
+from gridops.model.policy import Headroom, PlanningPolicy, Search
+from gridops.model.profile import Colocation, PlacementRules, Restart
+from gridops.model.snapshot import HostReport, HostState, ResidencyState, Snapshot
+from gridops.planner import gather, world
 from gridops.planner.planner import Inputs, Recall, plan
 from gridops.planner.recall import Shelf
-from gridops.planner.world import HostView, look
-from tests.planner.fleet import Fleet, host, profile, report
+from gridops.planner.world import look
+from tests.planner.fleet import GIB, Fleet, config, host, profile, report, with_external
 from tests.planner.worlds import Cook, Drawn, change, later, make_fleet, rolled
 
 STEPS = 4
@@ -68,3 +73,177 @@ def test_a_chain_of_drawn_worlds_is_planned_as_if_each_were_the_first(data: st.D
 @pytest.mark.parametrize("seed", range(30))
 def test_a_chain_of_rolled_worlds_is_planned_as_if_each_were_the_first(seed: int) -> None:
     nothing_is_stale(rolled(1_000 + seed))
+
+
+def standing() -> Fleet:
+    """Twelve hosts, converged; five profiles that stand, and one that finds no seat."""
+    wanted = [profile(f"p{n}", 3, gib=5 + n, priority=100 + n) for n in range(5)]
+    fleet = Fleet(
+        hosts=tuple(host(f"h{n:02d}", ((24,), (24, 24), (48,))[n % 3], rack=f"r{n % 4}") for n in range(12)),
+        profiles=(*wanted, profile("vast", 1, gib=900)),
+        policy=PlanningPolicy(search=Search(moves=8)),
+    )
+    fleet = fleet.but(keys=fleet.inputs().intent.desired.keys)
+    return fleet.applied(plan(fleet.inputs()), later_ms=1_000)
+
+
+def heard(fleet: Fleet, name: str, **changes: Any) -> Fleet:
+    return fleet.reporting(name, observed_ms=fleet.now, **changes)
+
+
+def but_profile(fleet: Fleet, which: str, /, **changes: Any) -> Fleet:
+    return fleet.but(profiles=tuple(replace(p, **changes) if p.name == which else p for p in fleet.profiles))
+
+
+def but_host(fleet: Fleet, name: str, **changes: Any) -> Fleet:
+    return fleet.but(hosts=tuple(replace(h, **changes) if h.id == name else h for h in fleet.hosts))
+
+
+def crashed(fleet: Fleet) -> Fleet:
+    name = next(str(a.seat.host) for a in parent(fleet).placement)
+    told = fleet.reports[name]
+    assert told is not None
+    first, *others = told.residencies
+    return fleet.reporting(name, residencies=(replace(first, state=ResidencyState.FAILED), *others))
+
+
+def parent(fleet: Fleet) -> Plan:
+    assert fleet.parent is not None
+    return fleet.parent
+
+
+CHANGES: dict[str, Callable[[Fleet], Fleet]] = {
+    "nothing": lambda f: f,
+    "time": lambda f: f.but(now=f.now + 5_000),
+    "a host falls silent": lambda f: f.but(
+        now=f.now + 300_000,
+        reports={h: replace(r, observed_ms=f.now + 300_000) for h, r in f.reports.items() if r and h != "h00"}
+        | {"h00": f.reports["h00"]},
+    ),
+    "a host pauses": lambda f: heard(f, "h01", state=HostState.PAUSED, since_ms=f.now - 3_600_000),
+    "a host is throttled": lambda f: heard(f, "h01", state=HostState.THROTTLED),
+    "a device is smaller": lambda f: f.but(
+        reports={**f.reports, "h02": with_total(f, "h02", "gpu0", 12)},
+    ),
+    "others use memory": lambda f: f.but(
+        reports={**f.reports, "h00": with_external(known(f, "h00"), "gpu0", 20)},
+    ),
+    "a process fails": crashed,
+    "a drain": lambda f: f.but(drains=(Drain(host=HostId("h00"), reason="disk"),)),
+    "a key is withdrawn": lambda f: f.but(keys=tuple(k for k in f.keys or () if k.host != "h01")),
+    "a host is gone": lambda f: f.but(hosts=f.hosts[1:]),
+    "another tag": lambda f: but_host(f, "h02", tags=("guest",)),
+    "another rack": lambda f: but_host(f, "h02", domains=(Domain(level="rack", value="r9"),)),
+    "a price": lambda f: but_host(f, "h00", price_per_hour_micro=7),
+    "fewer slots": lambda f: but_host(f, "h01", max_replicas=1),
+    "a profile grows": lambda f: but_profile(f, "p2", replicas_min=5, replicas_max=5),
+    "a profile shrinks": lambda f: but_profile(f, "p2", replicas_min=1, replicas_max=1),
+    "a larger footprint": lambda f: but_profile(f, "p3", configs=(config("p3-q4", 30),)),
+    "a profile is gone": lambda f: f.but(profiles=f.profiles[1:]),
+    "a pin": lambda f: but_profile(f, "p1", placement=PlacementRules(pins=(HostId("h11"),))),
+    "company": lambda f: but_profile(f, "p4", colocation=Colocation(exclude=(ProfileName("p3"),))),
+    "terms": lambda f: but_profile(f, "p0", priority=999, restart=Restart(max=9)),
+    "a new name": lambda f: but_profile(f, "p0", name=ProfileName("p9"), renamed_from=ProfileName("p0")),
+    "more headroom": lambda f: f.but(policy=replace(f.policy, headroom=Headroom(memory_ppm=400_000))),
+    "no parent": lambda f: f.but(parent=None),
+    "another parent": lambda f: f.but(parent=replace(parent(f), placement=parent(f).placement[1:])),
+    "a host more": lambda f: f.but(
+        hosts=(*f.hosts, host("h99", (24,))),
+        keys=(*(f.keys or ()), HostKey(host=HostId("h99"), key="ed25519:" + "1" * 64)),
+    ),
+}
+
+
+def known(fleet: Fleet, name: str) -> HostReport:
+    return fleet.reports.get(name) or report(fleet.host(name), at=fleet.now)
+
+
+def with_total(fleet: Fleet, name: str, device: str, gib: int) -> HostReport:
+    told = known(fleet, name)
+    devices = tuple(replace(d, total_bytes=gib * GIB) if d.id == device else d for d in told.devices)
+    return replace(told, devices=devices)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_one_change_is_planned_like_the_first(name: str) -> None:
+    before, recall = standing(), Recall()
+    plan(before.inputs(), recall)
+    plan(before.inputs(), recall)
+    after = CHANGES[name](before)
+    for fleet in (after, before, after):
+        assert to_bytes(plan(fleet.inputs(), recall)) == to_bytes(plan(fleet.inputs()))
+
+
+def test_what_is_the_same_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, recall = standing(), Recall()
+    plan(fleet.inputs(), recall)
+    judged, viewed = counted(monkeypatch, gather, "judge"), counted(monkeypatch, world, "_new_view")
+    plan(heard(fleet, "h03", generation=9).inputs(), recall)
+    assert viewed == ["h03"]
+    stands = [a.replica for a in parent(fleet).placement if a.seat.host == "h03"]
+    assert stands
+    assert sorted(judged) == sorted(stands)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[str]:
+    """Who a function is asked about from now on."""
+    asked: list[str] = []
+    really = getattr(module, name)
+
+    def ask(*about: Any) -> Any:
+        names = (getattr(a, "replica", None) or getattr(a, "id", None) for a in about)
+        asked.extend(str(name) for name in names if name is not None)
+        return really(*about)
+
+    monkeypatch.setattr(module, name, ask)
+    return asked
+
+
+def test_a_heartbeat_without_news_makes_no_other_view_of_a_host() -> None:
+    fleet, recall = standing(), Recall()
+    first = look(fleet.inputs(), recall)
+    later_on = fleet.but(now=fleet.now + 5_000)
+    again = look(heard(later_on, "h00").inputs(), recall)
+    assert again.hosts[HostId("h00")].traits is first.hosts[HostId("h00")].traits
+    assert again.hosts[HostId("h00")].report != first.hosts[HostId("h00")].report
+    news = look(heard(later_on, "h00", generation=4).inputs(), recall)
+    assert news.hosts[HostId("h00")].traits is not first.hosts[HostId("h00")].traits
+
+
+def test_a_shelf_gives_an_answer_for_the_same_sources_only() -> None:
+    shelf: Shelf[str] = Shelf()
+    one, other, equal = [1], [2], [2]
+    shelf.put("x", (one, other), "answer")
+    assert shelf.get("x", (one, other)) == "answer"
+    assert shelf.get("x", (one, equal)) is None
+    assert shelf.get("x", (one,)) is None
+    assert shelf.get("y", (one, other)) is None
+
+
+def test_a_shelf_forgets_what_a_whole_plan_did_not_ask_for() -> None:
+    shelf: Shelf[int] = Shelf()
+    shelf.put("asked", (), 1)
+    shelf.put("not asked", (), 2)
+    shelf.turn()
+    assert shelf.get("asked", ()) == 1
+    shelf.turn()
+    assert (shelf.get("asked", ()), shelf.get("not asked", ())) == (1, None)
+
+
+@pytest.mark.parametrize("parts", [("hosts",), ()])
+def test_pieces_make_the_digest_of_the_whole(parts: tuple[str, ...]) -> None:
+    snapshot, pieces = standing().snapshot(), Pieces()
+    assert pieces.of(snapshot, parts) == digest_of(snapshot)
+    news = replace(snapshot.hosts[0], generation=7)
+    changed = replace(snapshot, hosts=(news, *snapshot.hosts[1:]))
+    assert pieces.of(changed, parts) == digest_of(changed) != digest_of(snapshot)
+    assert pieces.of(replace(snapshot, hosts=()), parts) == digest_of(replace(snapshot, hosts=()))
+
+
+def test_pieces_of_what_is_not_canonical_are_refused_like_the_whole() -> None:
+    snapshot = standing().snapshot()
+    broken = replace(snapshot, hosts=(replace(snapshot.hosts[0], generation=1 << 60),))
+    with pytest.raises(NotCanonical):
+        digest_of(broken)
+    with pytest.raises(NotCanonical):
+        Pieces().of(broken, ("hosts",))
