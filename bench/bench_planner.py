@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from bench.speed_cases import CASES, Case, Round
 from gridops.planner.actions import actions
 from gridops.planner.check import check
 from gridops.planner.explain import choice_in, missing_in, walk
@@ -72,6 +73,15 @@ def bench_plan_after_one_profile_grew(benchmark: BenchmarkFixture, size: str) ->
     inputs = fleet.but(profiles=grown).inputs()
     made = benchmark.pedantic(plan, (inputs,), rounds=3, warmup_rounds=1)
     assert len(made.to_do) == 1
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def bench_yardstick_of_speed(benchmark: BenchmarkFixture, case: Case) -> None:
+    """`python -m bench.speed` prints these as a table, in CPU seconds beside what is wanted."""
+    run, rounds = case.begin(), min(5, case.most_rounds)
+    benchmark.pedantic(Round.plan, setup=lambda: ((run.next(),), {}), rounds=rounds, warmup_rounds=case.warm)
+    benchmark.extra_info["earlier allocator, CPU s"] = case.earlier
+    benchmark.extra_info["wanted, s"] = case.wanted_s
 
 
 def bench_check_of_a_large_plan(benchmark: BenchmarkFixture) -> None:

@@ -42,13 +42,12 @@ def cpu_s(call: Callable[[], object]) -> float:
 def measure(case: Case, rounds: int, *, fresh: bool = False) -> tuple[float, Round]:
     """Median CPU seconds of the case's rounds after warm-up, and the last round with its plan."""
     run = case.begin(fresh=fresh)
-    times = []
-    for n in range(case.warm + rounds):
-        step = run.next()
+    steps, times = [run.next() for _ in range(case.warm + rounds)], []
+    for n, step in enumerate(steps):
         spent = cpu_s(step.plan)
         if n >= case.warm:
             times.append(spent)
-    return statistics.median(times), step
+    return statistics.median(times), steps[-1]
 
 
 def line(case: Case, rounds: int) -> str:

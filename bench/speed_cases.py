@@ -107,7 +107,7 @@ def applied(fleet: Fleet, made: Plan, share: int = 1) -> Fleet:
         launch = launches[a.launch]
         standing.setdefault(a.seat.host, []).append(_ready(a, launch.config))
         cached.setdefault(a.seat.host, set()).update(f.sha256 for f in launch.artifact.files)
-    reports = {
+    reports: dict[str, HostReport | None] = {
         h.id: report(
             h,
             at=fleet.now,

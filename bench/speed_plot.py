@@ -26,9 +26,9 @@ def svg(lines: Sequence[Line]) -> str:
     seconds = [s for line in lines for _, s in line.points]
     low, high = math.floor(math.log10(min(seconds))), math.ceil(math.log10(max(seconds)))
     width = LEFT + len(panels) * (WIDTH + GAP)
+    box = f'viewBox="0 0 {width} {HEIGHT + TOP + BOTTOM}"'
     made = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT + TOP + BOTTOM}" '
-        'font-family="sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {box} font-family="sans-serif" font-size="11">',
         f'<rect width="{width}" height="{HEIGHT + TOP + BOTTOM}" fill="#ffffff"/>',
     ]
     for n, label in enumerate(labels):
