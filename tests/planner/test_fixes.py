@@ -20,8 +20,8 @@ from gridops.model.plan import CauseKind, DecisionKind, Plan
 from gridops.model.policy import BudgetPolicy, MoveLimits, PriceCeiling, ScopeBudgets, Search
 from gridops.model.profile import Colocation, Config, Footprint, FootprintSource, PlacementRules, Profile, Spread
 from gridops.planner.check import check
-from gridops.planner.fixes import EACH, TRIALS, Fix, Found, first_fix, fixes_for
-from gridops.planner.fixes_ideas import FixKind
+from gridops.planner.fixes import EACH, TRIALS, Fix, Found, _proven, first_fix, fixes_for
+from gridops.planner.fixes_ideas import Edit, FixKind, Idea
 from gridops.planner.planner import Inputs, Recall, plan
 from gridops.planner.render_fixes import fix_lines, fix_text
 from gridops.planner.render_text import Style
@@ -58,9 +58,11 @@ def test_less_footprint_is_what_the_nearest_host_has() -> None:
 
 
 def test_the_second_that_is_missing_is_told_what_the_second_host_has() -> None:
-    fleet = Fleet(hosts=(host("ant", (26,)), host("bee", (28,))), profiles=(profile("big", 2, gib=30),))
+    hosts = (host("ant", (26,)), host("bee", (28,)), host("cat", (24,)))
+    fleet = Fleet(hosts=hosts, profiles=(profile("big", 3, gib=30),))
     assert texts(fleet, "big/1") == ["footprint.device 30GiB => 27200MiB of config big-q4"]
     assert texts(fleet, "big/2") == ["footprint.device 30GiB => 25280MiB of config big-q4"]
+    assert texts(fleet, "big/3") == ["footprint.device 30GiB => 23296MiB of config big-q4"]
 
 
 def test_less_than_half_is_no_variant_of_the_same_model() -> None:
@@ -92,7 +94,9 @@ def test_a_ceiling_rises_to_what_the_host_reports_and_no_further() -> None:
     seen = report(host("ant", (48,)))
     fleet = Fleet(hosts=(declared,), profiles=(big(),), reports={"ant": seen})
     assert "memory 24GiB => 32384MiB of ant gpu0" in texts(fleet, "big/1")
-    assert not any("memory 24GiB" in t for t in texts(fleet.but(reports={}), "big/1")), "what is not there is not used"
+    alone = fleet.but(reports={})
+    assert [t.partition(" ")[0] for t in texts(alone, "big/1")] == ["footprint.device"]
+    assert found_for(alone, "big/1").tried == 1, "memory that is not there is not even tried"
 
 
 def test_somebody_who_could_stand_elsewhere_moves_where_the_search_may_not() -> None:
@@ -154,7 +158,8 @@ def test_company_is_accepted_where_it_is_the_only_objection() -> None:
     assert texts(Fleet(hosts=hosts, profiles=(profile("a", gib=4), shy)), "b/1") == [
         "drop a from colocation.exclude of b"
     ]
-    assert texts(Fleet(hosts=hosts, profiles=(alone, shy)), "b/1") == [], "two rules stand against it"
+    both = found_for(Fleet(hosts=hosts, profiles=(alone, shy)), "b/1")
+    assert both == Found((), 0), "two rules stand against it, so that no single one is tried"
 
 
 def test_disk_that_must_stay_free_gives_way() -> None:
@@ -175,6 +180,27 @@ def test_what_would_displace_somebody_is_no_fix() -> None:
     assert texts(fleet, "big/1") == []
 
 
+def test_a_change_that_would_restart_one_that_serves_is_no_fix() -> None:
+    """A shorter context would place the second replica, and start the first one anew."""
+    footprint = Footprint(source=FootprintSource.DECLARED, device_bytes=8 * GIB, kv_per_1k_bytes=GIB)
+    wanted = profile("c", configs=(config("q4", footprint=footprint, context=16_000),))
+    hosts = (host("ant", (48,)), host("bee", (24,)))
+    assert "context 16000 => 14592 of config q4" in texts(Fleet(hosts=hosts[1:], profiles=(wanted,)), "c/1")
+    first = Fleet(hosts=hosts, profiles=(wanted,))
+    more = replace(wanted, replicas_min=2, replicas_max=2)
+    fleet = first.applied(first.plan()).but(profiles=(more,))
+    assert [t.partition(" ")[0] for t in texts(fleet, "c/2")] == ["footprint.device"]
+
+
+def test_a_move_is_proven_only_where_somebody_moved() -> None:
+    fleet = Fleet(hosts=(host("ant", (40,)),), profiles=(profile("c", gib=2), profile("d", gib=2)))
+    made = fleet.plan()
+    edit = Edit("placement.deny_hosts", "", "ant", ())
+    moves = Idea(FixKind.MOVE, 1, edit, lambda d: d, moves="c/1", off="ant")  # type: ignore[arg-type]
+    assert _proven(made, made, "d/1", moves) is None  # type: ignore[arg-type]
+    assert _proven(made, made, "d/1", replace(moves, off="bee")) is not None  # type: ignore[arg-type]
+
+
 def test_no_more_plans_are_made_than_the_bound_and_no_kind_takes_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Inputs] = []
 
@@ -193,7 +219,8 @@ def test_no_more_plans_are_made_than_the_bound_and_no_kind_takes_them_all(monkey
     assert none.fixes == ()
     assert none.tried == len(calls) <= TRIALS
     kinds = len({FixKind.FOOTPRINT, FixKind.HEADROOM, FixKind.SPREAD})
-    assert none.tried <= EACH * kinds
+    assert 1 < none.tried <= EACH * kinds
+    assert fixes_for(fleet.inputs(), fleet.plan(), "big/1", trials=1).tried == 1  # type: ignore[arg-type]
     assert fix_lines(none, fleet.plan(), Style()) == [
         f"None of {none.tried} changes that were tried places it without taking a seat from others."
     ]
