@@ -17,10 +17,14 @@ from gridops.model.snapshot import ResidencyState
 from gridops.planner.capacity import Board
 from gridops.planner.host_board import HostBoard
 from gridops.planner.recall import Shelf
-from gridops.planner.terrain import ENDLESS, UNKNOWN_PRICE_MICRO, Bools, Ints, shape_of, terrain_of
+from gridops.planner.terrain import ENDLESS, UNKNOWN_PRICE_MICRO, Bools, Ints, Terrain, shape_of, terrain_of
 from gridops.planner.world import HostView, World
 
 __all__ = ["ENDLESS", "UNKNOWN_PRICE_MICRO", "Bools", "Grid", "Ints", "shape_of"]
+
+
+STATES_KEPT = 100_000
+"""States of hosts whose numbers are kept for the next plan. Double: some megabytes; half: made anew more often."""
 
 
 @dataclass(slots=True)
@@ -77,11 +81,12 @@ class Grid:
         self._files: dict[Digest, Bools] = {}
         self._fetched: dict[Digest, set[int]] = {}
         self._state: Ints = np.full(len(self.ids), -1, np.int64)
-        self._states: dict[tuple[int, bytes], int] = {}
+        self.numbers = _numbers(world, terrain)
+        """States of hosts that there have been, by shape and room."""
         self._shunned = _exclusions(world)
         self._sociable = any(p.colocation.max is not None for p in world.profiles.values())
         self._begin()
-        self.seen = len(board.log)
+        self.seen = self.began = len(board.log)
         self._log: Ints = np.zeros(2 * self.seen + 64, np.int64)
         self.shared = bool((self.gpu != ENDLESS).any())
         """Some host shares its memory between GPU work and other work."""
@@ -103,17 +108,23 @@ class Grid:
             self._take((*pools, *counts, self.terrain.disk), flags)
             self._names, self.company = [()] * size, Company({})
             old = tuple(None if b.holds_anything() else b.origin for b in self.board.rows)
+        changed = last is None or last.columns[0].shape != empty
         for n, (was, now) in enumerate(zip(old, origins, strict=True)):
             if now is None or now is not was:
                 self._read(n)
+                changed = True
             elif self.board.rows[n].artifacts:
                 self._fetches(n, self.board.rows[n])
+        if last is not None and not changed:
+            self.start: object = shelf.put("all", (), last)
+            return
         columns = self.used, self.used_gpu, self.live, self.live_gpu, self.present, self.distinct, self.sociable
         start = _Start(
             origins, (*columns, self.disk_free), (self.leaving, self.holds), list(self._names), self.company.copy()
         )
         self._take(start.columns, start.flags)
-        shelf.put("all", (), start)
+        self.start = shelf.put("all", (), start)
+        """The same object for as long as every row begins as it did."""
 
     def _take(self, columns: tuple[Ints, ...], flags: tuple[Bools, ...]) -> None:
         """Begin with copies of these."""
@@ -164,7 +175,7 @@ class Grid:
     @property
     def known_states(self) -> int:
         """How many states there have been."""
-        return len(self._states)
+        return len(self.numbers)
 
     def state(self, row: int) -> int:
         """The number of one host; -1 where nobody has asked since it changed."""
@@ -181,7 +192,7 @@ class Grid:
             unknown = rows[found < 0]
             free = np.maximum(self.free[unknown], 0)
             for n, shape, room in zip(unknown.tolist(), self.shape[unknown].tolist(), free, strict=True):
-                self._state[n] = self._states.setdefault((shape, room.tobytes()), len(self._states))
+                self._state[n] = self.numbers.setdefault((shape, room.tobytes()), len(self.numbers))
             found = self._state[rows]
         return found
 
@@ -231,6 +242,13 @@ class Grid:
             self._fetched.setdefault(digest, set()).add(n)
             if digest in self._files:
                 self._files[digest][n] = True
+
+
+def _numbers(world: World, terrain: Terrain) -> dict[tuple[int, bytes], int]:
+    """Numbers of states that stay the same from plan to plan, until there are too many of them."""
+    shelf: Shelf[dict[tuple[int, bytes], int]] = world.recall.shelf("states")
+    known = shelf.get("all", (terrain.shapes,))
+    return known if known and len(known) < STATES_KEPT else shelf.put("all", (terrain.shapes,), {})
 
 
 def _exclusions(world: World) -> Mapping[ProfileName, tuple[ProfileName, ...]]:

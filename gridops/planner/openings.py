@@ -9,6 +9,7 @@ Called by `seats`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,9 +95,24 @@ class Opening:
         self.left: Ints = np.zeros(size, np.int64)
         self._lost: Ints = np.zeros(0, np.int64)
         """What a seat takes from others, for each state of a host (`grid.states`)."""
-        self._seen = grid.seen
+        self._seen, self._shared = grid.seen, False
         self._look(np.arange(size))
         self._time(np.arange(size))
+
+    def again(self, harms: Harms) -> Opening:
+        """The same for a plan that begins as this one's did; a copy as soon as it changes."""
+        made = copy(self)
+        made.grid, made._harms, made._seen = harms.grid, harms, harms.grid.seen
+        made._files = [(made.grid.has(f.sha256), f.size_bytes) for f in self.config.artifact.files]
+        self._shared = made._shared = True
+        return made
+
+    def _own(self) -> None:
+        """Something is about to change: what is shared becomes a copy."""
+        if self._shared:
+            self._shared = False
+            self.fits, self.waits, self.left = self.fits.copy(), self.waits.copy(), self.left.copy()
+            self.start_ms, self.wait_ms, self.harm = self.start_ms.copy(), self.wait_ms.copy(), self.harm.copy()
 
     def way(self, row: int) -> Way:
         """How it would run on the host of this row, with that host's own pools."""
@@ -125,6 +141,7 @@ class Opening:
         marked[found[found >= 0]] = True
         at = np.flatnonzero(marked)
         if len(at):
+            self._own()
             busy = self.waits[at].any()
             self._look(at)
             if self._contended or busy or self.waits[at].any():

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridops.base.ids import ProfileName
 from gridops.base.units import PPM
 from gridops.footprint.need import Need, need
 from gridops.model.profile import Profile
@@ -44,12 +43,13 @@ class Scarcity:
     """What the profiles of the scope want of pools, by kind."""
 
     def __init__(self, grid: Grid) -> None:
-        self.grid = grid
-        self._shelf: Shelf[tuple[_Kind | None]] = grid.world.recall.shelf("kinds")
+        shelf: Shelf[tuple[_Kind | None]] = grid.world.recall.shelf("kinds")
         found: dict[tuple[int, int, bytes], int] = {}
         kinds: dict[tuple[int, int, bytes], _Kind] = {}
         for profile in grid.world.profiles.values():
-            kind = self._kind(profile.name)
+            # As the last plan found it, where hosts have the shapes they had.
+            sources = profile, grid.terrain.shapes
+            kind = shelf.of(profile.name, sources, lambda asked=profile: (_kind(grid, asked),))[0]  # type: ignore[misc]
             if kind is not None and profile.replicas_max:
                 key = kind.need, kind.count, kind.pools
                 kinds[key] = kind
@@ -75,26 +75,28 @@ class Scarcity:
         kept: Ints = (replicas * ((self.need >> MIB) * self.weight)[:, None]).sum(0)
         return kept
 
-    def _kind(self, name: ProfileName) -> _Kind | None:
-        """The profile's kind; as the last plan found it, where hosts have the shapes they had."""
-        profile = self.grid.world.profiles[name]
-        return self._shelf.of(name, (profile, self.grid.terrain.shapes), lambda: (self._find(profile),))[0]
 
-    def _find(self, profile: Profile) -> _Kind | None:
-        grid, world = self.grid, self.grid.world
-        for config in profile.configs:
-            wanted = need(config, world.planning)
-            if not isinstance(wanted, Need):
+def scarcity_of(grid: Grid) -> Scarcity:
+    """What the profiles want of these hosts; as it was, where neither are others."""
+    shelf: Shelf[Scarcity] = grid.world.recall.shelf("scarcity")
+    return shelf.of("all", (grid.terrain.shapes, *grid.world.profiles.values()), lambda: Scarcity(grid))
+
+
+def _kind(grid: Grid, profile: Profile) -> _Kind | None:
+    world = grid.world
+    for config in profile.configs:
+        wanted = need(config, world.planning)
+        if not isinstance(wanted, Need):
+            continue
+        usable = np.zeros((len(grid.examples), grid.width), np.bool_)
+        amount = wanted.device_bytes
+        for n, view in enumerate(grid.examples):
+            way = suits(profile, config, view, world.planning)
+            if way is None:
                 continue
-            usable = np.zeros((len(grid.examples), grid.width), np.bool_)
-            amount = wanted.device_bytes
-            for n, view in enumerate(grid.examples):
-                way = suits(profile, config, view, world.planning)
-                if way is None:
-                    continue
-                column = {r.id: c for c, r in enumerate(view.rooms)}
-                usable[n, [column[r.id] for r in way.rooms]] = True
-                amount = max(amount, wanted.device_bytes + (wanted.host_bytes if on_ram(view, way) else 0))
-            if usable.any():
-                return _Kind(amount, config.devices.count, usable, usable.tobytes())
-        return None
+            column = {r.id: c for c, r in enumerate(view.rooms)}
+            usable[n, [column[r.id] for r in way.rooms]] = True
+            amount = max(amount, wanted.device_bytes + (wanted.host_bytes if on_ram(view, way) else 0))
+        if usable.any():
+            return _Kind(amount, config.devices.count, usable, usable.tobytes())
+    return None

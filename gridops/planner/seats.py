@@ -24,7 +24,11 @@ from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Grid, Ints
 from gridops.planner.openings import Opening
 from gridops.planner.rank import Rank
 from gridops.planner.rank_harm import Harms
-from gridops.planner.scarce import Scarcity
+from gridops.planner.recall import Shelf
+from gridops.planner.scarce import scarcity_of
+
+OPENINGS_KEPT = 1_000_000
+"""Hosts times profiles up to which openings are kept for the next plan. A profile's row takes some 50 bytes."""
 
 MIB = 20
 """Bits of a mebibyte."""
@@ -132,7 +136,7 @@ class Seats:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.grid = Grid(draft.world, draft.board)
-        self._scarcity, self.harms = Scarcity(self.grid), Harms(self.grid)
+        self._scarcity, self.harms = scarcity_of(self.grid), Harms(self.grid)
         self._openings: dict[ProfileName, tuple[Opening, ...]] = {}
 
     def openings(self, profile: Profile) -> tuple[Opening, ...]:
@@ -140,11 +144,24 @@ class Seats:
         self.grid.refresh()
         found = self._openings.get(profile.name)
         if found is None:
-            found = tuple(Opening(self.harms, self._scarcity, profile, n) for n in range(len(profile.configs)))
+            found = tuple(self._opening(profile, n) for n in range(len(profile.configs)))
             self._openings[profile.name] = found
         for opening in found:
             opening.refresh()
         return found
+
+    def _opening(self, profile: Profile, position: int) -> Opening:
+        """As the last plan found it, if both begin with the same hosts, profiles and placement."""
+        grid, world = self.grid, self.draft.world
+        told = world.inputs.forecast is not None or world.inputs.learned is not None
+        if told or grid.seen != grid.began or len(grid.ids) * len(world.profiles) > OPENINGS_KEPT:
+            return Opening(self.harms, self._scarcity, profile, position)
+        shelf: Shelf[Opening] = world.recall.shelf("openings")
+        name, sources = (profile.name, position), (profile, grid.terrain, grid.start, grid.numbers, self._scarcity)
+        last = shelf.get(name, sources)
+        made = Opening(self.harms, self._scarcity, profile, position) if last is None else last.again(self.harms)
+        shelf.put(name, sources, made.again(self.harms))
+        return made
 
     def width(self, name: ProfileName) -> tuple[int, int]:
         """How constrained and how large a profile is, for `order`."""
