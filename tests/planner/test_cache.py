@@ -130,6 +130,13 @@ def test_nothing_is_fetched_when(name: str) -> None:
     assert advice(fleet, *entries).prefetch == ()
 
 
+def test_where_a_host_could_start_it_at_once_nothing_is_gained() -> None:
+    fleet = Fleet(hosts=(host("ant"), host("bee")), profiles=(wanted("c"),))
+    assert told(advice(fleet, inferred("c"))) == ["fetch c -> bee"], "the first stands on ant, a second would be cold"
+    both = free(free(fleet, 400, "c", on="bee"), 400, "c", on="ant").but(hosts=(*fleet.hosts, host("cat")))
+    assert told(advice(both, inferred("c"))) == []
+
+
 def test_the_reserve_is_kept_and_demanded_loads_come_first() -> None:
     assert told(advice(free(busy(wanted("c")), 14), inferred("c"))) == ["fetch c -> ant"]
     fleet = ants(wanted("c"), wanted("d", 8, 1, gib=20))

@@ -266,6 +266,13 @@ def test_sustained_demand_pays_for_the_faster_cold_host() -> None:
     assert terms(found[0])["harm"] == terms(found[1])["harm"], "at most eight times, whatever the demand"
 
 
+def test_where_little_is_asked_files_win_against_speed_and_where_much_is_speed_does() -> None:
+    """Half the speed costs 15 request-seconds at a twentieth of a lane, and a fetch 30: one request waits for it."""
+    fleet, learned = cached(fleet_of("ant", "bee"), "ant"), Learned(speeds=(rate("ant", 20), rate("bee", 40)))
+    assert chosen(fleet, learned, expect(entry(0.05, name="c"))) == "ant"
+    assert chosen(fleet, learned, expect(entry(0.6, name="c"))) == "bee"
+
+
 def test_unknown_hardware_is_neither_fast_nor_slow() -> None:
     hosts = (gpu("ant", "Tesla T4"), gpu("bee", "RTX 4090"), gpu("cat", "Voodoo 2"), gpu("dog", "L40S"))
     slower = {}
