@@ -253,7 +253,8 @@ class Opening:
             unknown = np.flatnonzero(found == -ENDLESS)
             # One row of each state, whichever comes last.
             fresh = dict(zip(states[unknown].tolist(), at[unknown].tolist(), strict=True))
-            self._lost[list(fresh)] = self._strand(np.array(list(fresh.values())))
+            numbers, places = np.array(list(fresh)), np.array(list(fresh.values()))
+            self._lost[numbers] = self._strand(places, numbers)
             found = self._lost[states]
         return found
 
@@ -263,7 +264,7 @@ class Opening:
         known = int(self._lost[state]) if 0 <= state < len(self._lost) else -ENDLESS
         return known if known != -ENDLESS else int(self.stranded(np.array([place]))[0])
 
-    def _strand(self, at: Ints) -> Ints:
+    def _strand(self, at: Ints, states: Ints) -> Ints:
         grid, rows, need = self.grid, self.rows[at], self.need[at][:, None]
         before, kinds = np.maximum(grid.free[rows], 0), grid.shape[rows]
         room = self.usable[at] & (before >= need)
@@ -271,7 +272,7 @@ class Opening:
         after = before.copy()
         np.put_along_axis(after, order, np.take_along_axis(before, order, 1) - need, 1)
         after = np.maximum(after, 0)
-        lost: Ints = self._scarcity.usable_mib(kinds, before) - self._scarcity.usable_mib(kinds, after)
+        lost: Ints = self._scarcity.of_states(grid, states, rows) - self._scarcity.usable_mib(kinds, after)
         return lost // PPM
 
     # -- room --------------------------------------------------------------------------------------------------------

@@ -59,9 +59,23 @@ class Scarcity:
         self.weight: Ints = np.array([found[k] * PPM // total for k in chosen], np.int64)
         self.need: Ints = np.array([k[0] for k in chosen], np.int64)
         self.count: Ints = np.array([k[1] for k in chosen], np.int64)
+        self._numbers: dict[tuple[int, bytes], int] | None = None
+        self._usable: Ints = np.zeros(0, np.int64)
         shapes = len(grid.examples)
         usable = np.array([kinds[k].usable for k in chosen], np.bool_)
         self.usable: Bools = usable.reshape(len(chosen), shapes, grid.width)
+
+    def of_states(self, grid: Grid, states: Ints, rows: Ints) -> Ints:
+        """`usable_mib` of hosts as they stand, each of these states by one of these rows."""
+        if self._numbers is not grid.numbers:
+            self._numbers, self._usable = grid.numbers, np.zeros(0, np.int64)
+        if (more := grid.known_states - len(self._usable)) > 0:
+            self._usable = np.concatenate([self._usable, np.full(more, -1, np.int64)])
+        unknown = self._usable[states] < 0
+        if unknown.any():
+            asked = rows[unknown]
+            self._usable[states[unknown]] = self.usable_mib(grid.shape[asked], np.maximum(grid.free[asked], 0))
+        return self._usable[states]
 
     def usable_mib(self, shape: Ints, free: Ints) -> Ints:
         """MiB (times a million) of free memory, rows x pools, that the kinds can use, weighted; per row."""
