@@ -21,7 +21,7 @@ from gridops.model.policy import BudgetPolicy, MoveLimits, PriceCeiling, ScopeBu
 from gridops.model.profile import Colocation, Config, Footprint, FootprintSource, PlacementRules, Profile, Spread
 from gridops.planner.check import check
 from gridops.planner.fixes import EACH, TRIALS, Fix, Found, _proven, first_fix, fixes_for
-from gridops.planner.fixes_ideas import Edit, FixKind, Idea
+from gridops.planner.fixes_ideas import Edit, FixKind, Idea, smallest
 from gridops.planner.planner import Inputs, Recall, plan
 from gridops.planner.render_fixes import fix_lines, fix_text
 from gridops.planner.render_text import Style
@@ -190,6 +190,13 @@ def test_a_change_that_would_restart_one_that_serves_is_no_fix() -> None:
     more = replace(wanted, replicas_min=2, replicas_max=2)
     fleet = first.applied(first.plan()).but(profiles=(more,))
     assert [t.partition(" ")[0] for t in texts(fleet, "c/2")] == ["footprint.device"]
+
+
+def test_no_kind_of_change_crowds_out_the_others() -> None:
+    ideas = [Idea(k, n, Edit("x", "1", str(n), ()), lambda d: d) for n in range(5) for k in (FixKind.TAG, FixKind.MOVE)]
+    assert [(i.kind, i.size_ppm) for i in smallest(ideas, 2)] == [
+        (FixKind.MOVE, 0), (FixKind.TAG, 0), (FixKind.MOVE, 1), (FixKind.TAG, 1),
+    ]  # fmt: skip
 
 
 def test_a_move_is_proven_only_where_somebody_moved() -> None:

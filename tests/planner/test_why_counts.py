@@ -114,6 +114,16 @@ def test_a_large_plan_counts_its_hosts_by_reason_and_keeps_the_headline() -> Non
         assert replace(whole, hosts=one.hosts, counts=one.counts) == one, "the headline is the same either way"
 
 
+@pytest.mark.usefixtures("few_lines")
+def test_of_several_configs_the_counts_speak_of_the_one_that_came_closest() -> None:
+    wanted = profile("c", 30, configs=(config("big", 60), config("mid", 30)), max_per_host=None)
+    fleet = Fleet(hosts=(host("ant"),), profiles=(wanted,))
+    first = fleet.plan().report.unplaced[0]
+    assert first.counts is not None
+    assert [line.detail for line in first.hosts] == ["too little memory on a device for config mid"]
+    assert first.short_bytes == (first.hosts[0].need or 0) - (first.hosts[0].have or 0)
+
+
 def test_up_to_the_bound_a_plan_carries_every_line_and_beyond_it_none(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = crowded(8, 9)  # 6 unplaced on 8 hosts
     monkeypatch.setattr(limits, "HOST_LINES", 48)
