@@ -25,7 +25,7 @@ from gridops.planner.change_sets import tie
 from gridops.planner.choices import recorded
 from gridops.planner.diff import Reasons, decisions_digest, diff, side, side_of, terms_differences
 from gridops.planner.draft import Draft, Item, Seated
-from gridops.planner.incumbents import Verdict, mark
+from gridops.planner.incumbents import Incumbent, Verdict, mark
 from gridops.planner.report import notes, shortfalls, waiting
 from gridops.planner.targets import Targets, terms_of
 from gridops.planner.world import World
@@ -109,6 +109,8 @@ def _reasons(draft: Draft, targets: Targets, left: Sequence[Item], missing: Sequ
     ending: set[ReplicaId] = set()
     changed = _Changed(world)
     for replica, seat in draft.seats.items():
+        if seat.cause is None and seat.origin is not None and _is_quiet(seat.origin, changed):
+            continue
         started = seat.origin.again if seat.origin is not None and seat.cause is None else None
         cause = seat.cause or _cause_of_staying(seat, changed) or (started.cause if started is not None else None)
         if cause is not None:
@@ -151,6 +153,13 @@ class _Changed:
             return None
         detail = ", ".join(f"{c.field} {c.old} => {c.new}" for c in changes[:2])
         return Cause(kind=CauseKind.INTENT, detail=detail, at=mark(self._world, f"profiles/{name}"))
+
+
+def _is_quiet(origin: Incumbent, changed: _Changed) -> bool:
+    """It stays, and nothing is to be said about it."""
+    was = origin.assignment
+    plain = origin.again is None and not origin.adopted and origin.former == was.replica
+    return plain and changed.cause(was.profile) is None
 
 
 def _cause_of_staying(seat: Seated, changed: _Changed) -> Cause | None:

@@ -192,8 +192,9 @@ class _Homes:
         if self._world.mass_stale:
             return
         for host, sources in self._sources.items():
-            stays = all(i.verdict is Verdict.STAY and i.again is None for i in self._here.get(host, ()))
-            if stays and host not in self.settled and host not in pushed:
+            if host in self.settled or host in pushed:
+                continue
+            if all(i.verdict is Verdict.STAY and i.again is None for i in self._here.get(host, ())):
                 board = draft.board.hosts[host]
                 seated = tuple(draft.seats[r] for r in board.desired)
                 self._shelf.put(host, sources, (board.keep(), seated))
