@@ -82,10 +82,12 @@ class Opening:
         self._failing, self._slower, self._broken = (_slim(part) for part in lasting)
         self._warm: Ints = _slim(harms.warm_ms(profile, key_of(profile, config), self.rows))
         self._running: Ints = _slim(self._runs())
+        # With the link to itself, so that it stays true whatever else of the plan is moved (`room`).
+        self.start_ms: Ints = np.minimum(self._fetch.alone_ms + self._warm, self._running)
         self._files = [(grid.has(f.sha256), f.size_bytes) for f in config.artifact.files]
         size = len(self.rows)
         self.fits, self.waits = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-        self.start_ms, self.wait_ms = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self.soon_ms, self.wait_ms = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self.harm: Ints = np.zeros(size, np.int64)
         self._contended = bool(self._fetch.shared.any())
         self._plain = grid.plain(profile)
@@ -112,7 +114,7 @@ class Opening:
         if self._shared:
             self._shared = False
             self.fits, self.waits, self.left = self.fits.copy(), self.waits.copy(), self.left.copy()
-            self.start_ms, self.wait_ms, self.harm = self.start_ms.copy(), self.wait_ms.copy(), self.harm.copy()
+            self.soon_ms, self.wait_ms, self.harm = self.soon_ms.copy(), self.wait_ms.copy(), self.harm.copy()
 
     def way(self, row: int) -> Way:
         """How it would run on the host of this row, with that host's own pools."""
@@ -187,7 +189,7 @@ class Opening:
         fetch = self._fetch.alone_ms[at]
         if self._contended:
             fetch = self._beside_others(at, fetch)
-        self.start_ms[at] = np.minimum(fetch + self._warm[at], self._running[at])
+        self.soon_ms[at] = np.minimum(fetch + self._warm[at], self._running[at])
         self.wait_ms[at] = 0
         for place in at[self.waits[at]].tolist():
             self.wait_ms[place] = self._harms.drain_ms(int(self.rows[place]))
@@ -213,12 +215,12 @@ class Opening:
     def parts(self, at: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
         """What the harm at these places is made of, in the order of `rank`."""
         cost = self._exposure.while_waiting
-        return cost(self.wait_ms[at]), cost(self.start_ms[at]), self._failing[at], self._slower[at], self._broken[at]
+        return cost(self.wait_ms[at]), cost(self.soon_ms[at]), self._failing[at], self._slower[at], self._broken[at]
 
     def parts_of(self, place: int) -> tuple[int, int, int, int, int]:
         """The same for one place."""
         waiting = self._exposure.of_waiting(int(self.wait_ms[place]))
-        starting = self._exposure.of_waiting(int(self.start_ms[place]))
+        starting = self._exposure.of_waiting(int(self.soon_ms[place]))
         return waiting, starting, int(self._failing[place]), int(self._slower[place]), int(self._broken[place])
 
     def fetch_ms(self, at: Ints) -> Ints:
@@ -226,8 +228,7 @@ class Opening:
         return self._beside_others(at, self._fetch.alone_ms[at])
 
     def warm_ms(self, at: Ints) -> Ints:
-        warm: Ints = self._warm[at]
-        return warm
+        return np.take(self._warm, at)
 
     def lacking(self) -> Ints:
         """Bytes that each row's host neither has nor will fetch by this plan."""

@@ -16,10 +16,16 @@ from gridops.model.plan import Plan
 from gridops.model.profile import Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.check import check
+from gridops.planner.draft import begin
+from gridops.planner.gather import gather
 from gridops.planner.learned import revision_of
+from gridops.planner.place import place
 from gridops.planner.planner import Inputs, plan
 from gridops.planner.rank import PARTS, Rank
+from gridops.planner.seats import Seats
 from gridops.planner.speed_devices import known_device
+from gridops.planner.targets import choose
+from gridops.planner.world import look
 from tests.planner.fleet import NOW, Fleet, config, device, digest, host, laptop, profile, running, seats
 from tests.planner.test_targets_forecast import entry, expect
 
@@ -198,6 +204,18 @@ def test_transfers_of_this_plan_go_over_different_links_where_they_can() -> None
     assert starts[1] == 2 * starts[0], "of equal size: each planned transfer adds one turn"
     shared = made(Fleet(hosts=(hosts[0],), profiles=(WANTED, profile("d", configs=(config("d-q4", weights="c-q4"),)))))
     assert len({terms(shared, r)["harm_starting"][0] for r in ("c/1", "d/1")}) == 1, "the same file comes once"
+
+
+def test_making_room_judges_starts_with_the_link_to_itself() -> None:
+    """What is moved takes its transfers along, so the times that the search compares must not hold them."""
+    both = (WANTED, profile("d", configs=(config("d-q4", 10, weights="d"),)))
+    world = look(Fleet(hosts=(linked("ant", 1000, gpus=(48,)),), profiles=both).inputs())
+    found = Seats(begin(world, choose(world, gather(world))))
+    (before,) = [int(o.start_ms[0]) for o in found.openings(both[1])]
+    place(found)
+    (after,) = found.openings(both[1])
+    assert int(after.start_ms[0]) == before
+    assert int(after.soon_ms[0]) - 5_000 == 2 * (before - 5_000)
 
 
 def test_a_guess_of_the_profile_is_nobodys_link() -> None:
