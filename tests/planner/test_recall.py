@@ -174,6 +174,34 @@ def test_one_change_is_planned_like_the_first(name: str) -> None:
         assert to_bytes(plan(fleet.inputs(), recall)) == to_bytes(plan(fleet.inputs()))
 
 
+def after_ms(fleet: Fleet, ms: int, *, silent: str = "") -> Fleet:
+    """So much later every host but one has told of itself again, and nothing new."""
+    now = fleet.now + ms
+    told = {h: replace(r, observed_ms=now) if r is not None and h != silent else r for h, r in fleet.reports.items()}
+    return fleet.but(now=now, reports=told)
+
+
+def test_a_grace_runs_out_although_nothing_new_is_heard() -> None:
+    before, recall = standing(), Recall()
+    paused = heard(before, "h01", state=HostState.PAUSED, since_ms=before.now)
+    plans = []
+    for fleet in (before, paused, after_ms(paused, 10_000_000)):
+        plans.append(plan(fleet.inputs(), recall))
+        assert to_bytes(plans[-1]) == to_bytes(plan(fleet.inputs()))
+    assert [len(made.to_do) > 0 for made in plans] == [False, False, True]
+
+
+def test_silence_that_lasts_is_told_by_its_length() -> None:
+    fleet, recall = standing(), Recall()
+    causes = set()
+    for ms in (0, 10_000_000, 20_000_000):
+        late = after_ms(fleet, ms, silent="h01")
+        made = plan(late.inputs(), recall)
+        assert to_bytes(made) == to_bytes(plan(late.inputs()))
+        causes |= {d.cause.detail for d in made.to_do}
+    assert len(causes) > 1
+
+
 def test_what_is_the_same_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, recall = standing(), Recall()
     plan(fleet.inputs(), recall)
