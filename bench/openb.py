@@ -1,7 +1,6 @@
 """openb: how full a GPU cluster gets when pods arrive one by one, beside BestFit and FGD in the same setting.
 
-    python -m bench.openb                      BestFit and FGD on all hosts, and gridops on a sample of them
-    python -m bench.openb --hosts 0            gridops on all hosts too (minutes with whole plans)
+    python -m bench.openb                      BestFit, FGD and gridops on all hosts
     python -m bench.openb --departures         stays end: as recorded, and twice and longer, until demand peaks at 130 %
 
 Pods come in the order of the list, and from its beginning again, until 130 % of all GPUs have been asked for; whoever
@@ -34,12 +33,9 @@ from bench.yard.cluster import (
     turn_over,
     twice,
 )
-from bench.yard.pods import Opened, Through, WholePlans, inputs
+from bench.yard.opened import Classes
 from bench.yard.published import FGD, BestFit
-from gridops.planner.planner import Inputs
 
-OPEN: Callable[[Inputs], Opened] = WholePlans
-"""How gridops is opened."""
 STUDENT_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """Student's t for the mean of so many runs."""
 Maker = Callable[[Sequence[int], str], Policy]
@@ -49,7 +45,7 @@ POLICIES: dict[str, Maker] = {
     "FGD": lambda order, name: FGD(Cluster(order), pods(name)),
     "BestFit without CPU": lambda order, name: BestFit(Cluster(order, with_cpu=False)),
     "FGD without CPU": lambda order, name: FGD(Cluster(order, with_cpu=False), pods(name)),
-    "gridops": lambda order, name: Through(OPEN(inputs(order))),
+    "gridops": lambda order, name: Classes(order, pods(name)),
 }
 
 
@@ -137,7 +133,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--lists", nargs="+", default=list(LISTS), choices=LISTS)
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=list(POLICIES))
     parser.add_argument("--permutations", type=int, default=10, choices=range(1, 11))
-    parser.add_argument("--hosts", type=int, default=24, help="sample for gridops; 0: all")
+    parser.add_argument("--hosts", type=int, default=0, help="sample for gridops; 0: all")
     parser.add_argument("--same", action="store_true", help="the published policies on the sample as well")
     parser.add_argument("--shuffled", type=int, metavar="SEED", help="mix the list")
     parser.add_argument("--departures", action="store_true")

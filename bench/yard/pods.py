@@ -101,6 +101,7 @@ def inputs(order: Sequence[int]) -> Inputs:
                 DeviceReport(id=d.id, kind=d.kind, total_bytes=d.memory_bytes, model=d.model) for d in h.devices
             ),
             runtimes=h.runtimes,
+            cached=(digest("w"),),  # pods bring nothing that a host might have already
         )
         for h in hosts
     )
