@@ -76,7 +76,7 @@ def _of_parent(world: World, names: Mapping[ProfileName, ProfileName]) -> dict[R
         return {}
     shelf: Shelf[Incumbent] = world.recall.shelf("incumbents")
     # Only what depends on its own host, profile and command is remembered.
-    forget = bool(names or world.mass_stale or world.returning)
+    forget = bool(world.mass_stale or world.returning)
     launches = {world.recall.digests.of(launch): launch for launch in parent.launches}
     found: dict[ReplicaId, Incumbent] = {}
     hosts, profiles, given_up = world.hosts, world.profiles, world.given_up

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gridops.base.canon import NotCanonical
-from gridops.base.ids import HostId, ProfileName
+from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
 from gridops.base.record import Pieces, digest_of, from_bytes, to_bytes
 from gridops.model.fleet import Domain, Drain, HostKey
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan
 from gridops.model.policy import Headroom, PlanningPolicy, Search
 from gridops.model.profile import Colocation, PlacementRules, Restart
-from gridops.model.snapshot import HostReport, HostState, ResidencyState, Snapshot
+from gridops.model.snapshot import HostReport, HostState, Residency, ResidencyState, Snapshot
 from gridops.planner import gather, world
 from gridops.planner.planner import Inputs, Recall, plan
 from gridops.planner.recall import Shelf
 from gridops.planner.world import look
-from tests.planner.fleet import GIB, Fleet, config, host, profile, report, with_external
+from tests.planner.fleet import GIB, Fleet, config, digest, host, profile, report, with_external
 from tests.planner.worlds import Cook, Drawn, change, later, make_fleet, rolled
 
 STEPS = 4
@@ -76,11 +76,12 @@ def test_a_chain_of_rolled_worlds_is_planned_as_if_each_were_the_first(seed: int
 
 
 def standing() -> Fleet:
-    """Twelve hosts, converged; five profiles that stand, and one that finds no seat."""
+    """Twelve hosts, converged; five profiles that stand, and two that find no seat."""
     wanted = [profile(f"p{n}", 3, gib=5 + n, priority=100 + n) for n in range(5)]
+    picky = profile("picky", 1, gib=1, placement=PlacementRules(require_tags=("guest",)))
     fleet = Fleet(
         hosts=tuple(host(f"h{n:02d}", ((24,), (24, 24), (48,))[n % 3], rack=f"r{n % 4}") for n in range(12)),
-        profiles=(*wanted, profile("vast", 1, gib=900)),
+        profiles=(*wanted, profile("vast", 1, gib=900), picky),
         policy=PlanningPolicy(search=Search(moves=8)),
     )
     fleet = fleet.but(keys=fleet.inputs().intent.desired.keys)
@@ -112,6 +113,21 @@ def parent(fleet: Fleet) -> Plan:
     return fleet.parent
 
 
+def stray(fleet: Fleet) -> Fleet:
+    """Something runs on an empty host, and nobody's plan knows of it."""
+    used = {a.seat.host for a in parent(fleet).placement}
+    empty = next(h.id for h in fleet.hosts if h.id not in used)
+    found = Residency(
+        profile=ProfileName("p0"),
+        state=ResidencyState.READY,
+        replica=ReplicaId("p0/9"),
+        identity=digest("another command"),
+        devices=(DeviceId("gpu0"),),
+        device_bytes=22 * GIB,
+    )
+    return but_profile(heard(fleet, empty, residencies=(found,)), "p4", replicas_min=9, replicas_max=9)
+
+
 CHANGES: dict[str, Callable[[Fleet], Fleet]] = {
     "nothing": lambda f: f,
     "time": lambda f: f.but(now=f.now + 5_000),
@@ -129,6 +145,7 @@ CHANGES: dict[str, Callable[[Fleet], Fleet]] = {
         reports={**f.reports, "h00": with_external(known(f, "h00"), "gpu0", 20)},
     ),
     "a process fails": crashed,
+    "a stray process": stray,
     "a drain": lambda f: f.but(drains=(Drain(host=HostId("h00"), reason="disk"),)),
     "a key is withdrawn": lambda f: f.but(keys=tuple(k for k in f.keys or () if k.host != "h01")),
     "a host is gone": lambda f: f.but(hosts=f.hosts[1:]),
@@ -189,6 +206,16 @@ def test_a_grace_runs_out_although_nothing_new_is_heard() -> None:
         plans.append(plan(fleet.inputs(), recall))
         assert to_bytes(plans[-1]) == to_bytes(plan(fleet.inputs()))
     assert [len(made.to_do) > 0 for made in plans] == [False, False, True]
+
+
+def test_mass_silence_takes_replicas_as_the_parent_has_them() -> None:
+    recall = Recall()
+    larger = but_profile(standing(), "p3", configs=(config("p3-q4", 9),))
+    plan(larger.inputs(), recall)
+    silent = after_ms(larger, 300_000)
+    silent = silent.but(reports={**silent.reports, **{f"h{n:02d}": larger.reports[f"h{n:02d}"] for n in range(6)}})
+    assert look(silent.inputs()).mass_stale
+    assert to_bytes(plan(silent.inputs(), recall)) == to_bytes(plan(silent.inputs()))
 
 
 def test_silence_that_lasts_is_told_by_its_length() -> None:
