@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gridops.base.codes import registry
+from gridops.base.codes.placement import DISK_FULL, INSUFFICIENT_DEVICE_MEMORY, INSUFFICIENT_HOST_MEMORY
 from gridops.base.ids import ReplicaId, short
 from gridops.base.record import to_data
 from gridops.base.units import counted, render_lack, render_need
@@ -24,6 +25,7 @@ SCHEMA = "gridops.explain/1"
 NAMES_SHOWN = 12
 SUM, PART = "harm", "harm_"
 """Terms whose names begin so are what the sum consists of: they explain it and do not decide."""
+_ROOM = frozenset(c.code for c in (INSUFFICIENT_DEVICE_MEMORY, INSUFFICIENT_HOST_MEMORY, DISK_FULL))
 _TERMS = {
     "same_domain": "shares a failure domain that should hold one only",
     "config": "place of the config in the order of preference",
@@ -137,7 +139,14 @@ def _chosen(choice: Choice | None, decision: Decision | None, context: Context, 
     lines = hang("", f"{fit}{_won(choice)}", style.width)
     if choice.runner_up is not None:
         lines += _terms(choice, style, every=context.show_all)
-    return [*lines, *(["", *_groups(choice.rejected, style, "have no room")] if choice.rejected else [])]
+    return [*lines, *(["", *_groups(choice.rejected, style, _refusal(choice.rejected))] if choice.rejected else [])]
+
+
+def _refusal(rejected: Sequence[HostLine]) -> str:
+    """What the others have in common: they are full, or something else keeps at least one of them out."""
+    if any(line.code not in _ROOM for line in rejected):
+        return "cannot take it"
+    return "has no room" if len(rejected) == 1 else "have no room"
 
 
 def _won(choice: Choice) -> str:
@@ -212,33 +221,44 @@ def _nowhere(unplaced: Unplaced, style: Style) -> list[str]:
 def _counted(counts: Sequence[CodeCount], style: Style) -> list[str]:
     """Reasons of a plan that is too large to name the hosts."""
     titles = registry()
-    lines = [f"{sum(c.hosts for c in counts)} do not"]
+    lines = [_do_not(sum(c.hosts for c in counts))]
     for count in sorted(counts, key=lambda c: (-c.hosts, c.code)):
         title = titles[count.code].title.replace("_", " ") if count.code in titles else count.code
         lines += hang(f"  {pad(counted(count.hosts, 'host'), 11)}", title, style.width)
     return lines
 
 
-def _groups(found: Sequence[HostLine], style: Style, verb: str = "do not") -> list[str]:
+def _do_not(hosts: int) -> str:
+    return "1 does not" if hosts == 1 else f"{hosts} do not"
+
+
+def _reason(title: str, detail: str) -> str:
+    """Title and detail; a detail that begins with the title's last word says both."""
+    if not detail:
+        return title
+    return detail if detail.startswith(f"{title.rpartition(' ')[2]}:") else f"{title}: {detail}"
+
+
+def _groups(found: Sequence[HostLine], style: Style, verb: str = "") -> list[str]:
     """Equal reasons together, most frequent first: how many hosts, what they need and have, which they are."""
     groups: dict[str, list[HostLine]] = {}
     for line in found:
         groups.setdefault(line.code, []).append(line)
     titles = registry()
-    lines = [f"{len(found)} {verb}"]
+    lines = [f"{len(found)} {verb}" if verb else _do_not(len(found))]
     for code, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         title = titles[code].title.replace("_", " ") if code in titles else code
-        count = f"{len(members)} host{'s' if len(members) > 1 else ''}"
         details = {m.detail for m in members}
-        detail = f": {members[0].detail}" if len(details) == 1 and members[0].detail else ""
-        amounts = _amounts(members)
-        lines += hang(f"  {pad(count, 9)}", clean(f"{title}{detail}{amounts}"), style.width)
+        reason = _reason(title, members[0].detail) if len(details) == 1 else title
+        count = pad(counted(len(members), "host"), 9)
+        lines += hang(f"  {count}", clean(f"{reason}{_amounts(members)}"), style.width)
         names = [m.host for m in members[:NAMES_SHOWN]]
         more = f" and {len(members) - NAMES_SHOWN} more" if len(members) > NAMES_SHOWN else ""
         lines += hang(" " * 11, ", ".join(names) + more, style.width)
         if len(details) > 1:
             for member in members[:NAMES_SHOWN]:
-                lines += hang(f"{' ' * 13}{member.host}  ", clean(member.detail), style.width)
+                own = member.detail.removeprefix(f"{title.rpartition(' ')[2]}: ")
+                lines += hang(f"{' ' * 13}{member.host}  ", clean(own), style.width)
     return lines
 
 

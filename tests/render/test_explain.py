@@ -79,6 +79,29 @@ def test_many_hosts_of_one_reason_are_counted() -> None:
     assert "insufficient device memory" in text
 
 
+def rejected_by(*lines: HostLine) -> list[str]:
+    choice = Choice(replica="llama-70b/5", host="eu1-gpu-09", fits=1, terms=(), rejected=lines)
+    return explained(replace(story(), report=Report(choices=(choice,))), "llama-70b/5")
+
+
+def test_a_host_that_drains_is_not_called_full_and_drains_once() -> None:
+    drained = HostLine(host="alpha", code="GO541", detail="draining: driver upgrade")
+    lines = rejected_by(drained)
+    assert "1 cannot take it" in lines
+    assert "  1 host   draining: driver upgrade" in lines
+    text = "\n".join(rejected_by(drained, replace(drained, host="beta", detail="draining: fan alarm")))
+    assert "  2 hosts  host draining\n" in text
+    assert "alpha  driver upgrade" in text
+
+
+def test_only_those_that_are_full_are_said_to_have_no_room_in_the_grammar_of_their_number() -> None:
+    full = HostLine(host="alpha", code="GO521", detail="too little")
+    stranger = HostLine(host="beta", code="GO545", detail="no key of it is committed")
+    assert "1 has no room" in rejected_by(full)
+    assert "2 have no room" in rejected_by(full, replace(full, host="gamma"))
+    assert "2 cannot take it" in rejected_by(full, stranger)
+
+
 @pytest.mark.parametrize("replica", ["llama-70b/5", "mixtral/2", "qwen-32b/1", "bge-m3/1"])
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_of_an_explanation_is_wider_than_asked(replica, width) -> None:
