@@ -10,63 +10,26 @@ meet every rule, standing ones only those that running on does not excuse.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
 from gridops.base import canon, limits
 from gridops.base.codes import placement as codes
-from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId, ScopeName
+from gridops.base.ids import Digest, HostId, ReplicaId
 from gridops.base.record import digest_of, to_data
-from gridops.model.fleet import Device, DeviceKind, Host, HostClass
-from gridops.model.forecast import Forecast
-from gridops.model.intent import Desired, Intent
-from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind, Launch, Plan, Terms, Unplaced
+from gridops.model.fleet import HostClass
+from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan, Terms, Unplaced
 from gridops.model.policy import ActionClass, Risk
-from gridops.model.profile import Config, Downtime, Profile
+from gridops.model.profile import Downtime
 from gridops.model.snapshot import (
-    LIVE_STATES,
-    HostReport,
-    HostState,
-    Ownership,
-    Residency,
     ResidencyState,
-    Snapshot,
-    SnapshotSource,
 )
+from gridops.planner.check_seats import counts, hosts, memory, policy
+from gridops.planner.check_view import Given, View
 
 PPM = 1_000_000
-OVER_MEMORY, SPREAD_SHORT = codes.OVER_MEMORY.code, codes.SPREAD_SHORT.code
-KINDS = {"cpu": {DeviceKind.CPU, DeviceKind.UNIFIED}, "metal": {DeviceKind.UNIFIED}, "mps": {DeviceKind.UNIFIED}}
-GPU_KINDS = {
-    "cuda": {DeviceKind.GPU, DeviceKind.UNIFIED},
-    "rocm": {DeviceKind.GPU, DeviceKind.UNIFIED},
-    "vulkan": {DeviceKind.GPU, DeviceKind.UNIFIED},
-    "cann": {DeviceKind.GPU},
-}
+SPREAD_SHORT = codes.SPREAD_SHORT.code
 SHOWN = (DecisionKind.PLACE, DecisionKind.MOVE, DecisionKind.CHANGE, DecisionKind.REMOVE, DecisionKind.CANNOT_PLACE)
-
-
-class Given(Protocol):
-    """What a plan was made from (the planner's `Inputs`, by shape)."""
-
-    @property
-    def intent(self) -> Intent: ...
-    @property
-    def scope(self) -> ScopeName: ...
-    @property
-    def fleet(self) -> Digest: ...
-    @property
-    def snapshot(self) -> Snapshot: ...
-    @property
-    def parent(self) -> Plan | None: ...
-    @property
-    def now_ms(self) -> int: ...
-    @property
-    def watching_since_ms(self) -> int | None: ...
-    @property
-    def forecast(self) -> Forecast | None: ...
 
 
 def check(plan: Plan, inputs: Given, *, partial: bool = False) -> tuple[str, ...]:
@@ -74,117 +37,13 @@ def check(plan: Plan, inputs: Given, *, partial: bool = False) -> tuple[str, ...
 
     `partial`: the plan carries out only some of the decisions (`restrict`), so that not every wanted replica appears.
     """
-    view = _View(plan, inputs, partial)
-    rules = [_document, _references, _hosts, _policy, _memory, _counts, _decisions, _takes_away]
+    view = View(plan, inputs, partial)
+    rules = [_document, _references, hosts, policy, memory, counts, _decisions, _takes_away]
     rules += [] if partial else [_complete, _promises]
     return tuple(sorted({note for rule in rules for note in rule(view)}))
 
 
-class _View:
-    """The plan and its inputs, indexed once."""
-
-    def __init__(self, plan: Plan, inputs: Given, partial: bool) -> None:
-        self.plan, self.inputs, self.partial = plan, inputs, partial
-        self.desired: Desired = inputs.intent.desired
-        self.hosts = {h.id: h for h in self.desired.hosts}
-        self.profiles = {p.name: p for p in self.desired.profiles if p.scope == plan.scope}
-        self.declared = inputs.snapshot.source is SnapshotSource.DECLARED
-        self.reports = {} if self.declared else {r.host: r for r in inputs.snapshot.hosts}
-        self.launches = {digest_of(launch): launch for launch in plan.launches}
-        stored = inputs.snapshot.source is SnapshotSource.STATE
-        self.clock = inputs.snapshot.observed_ms if stored else inputs.now_ms
-        self.before = {a.replica: a for a in inputs.parent.placement} if inputs.parent is not None else {}
-        self.names = self._renamed()
-        self.new = tuple(a for a in plan.placement if not self._stands(a))
-        self.on: dict[HostId, list[Assignment]] = {}
-        for a in plan.placement:
-            self.on.setdefault(a.seat.host, []).append(a)
-
-    def former(self, a: Assignment) -> Assignment | None:
-        """The same replica in the parent, under its old name if it was renamed."""
-        old = self.names.get(a.profile, a.profile)
-        return self.before.get(ReplicaId(f"{old}/{a.replica.rpartition('/')[2]}"))
-
-    def beat(self, host: HostId) -> str | None:
-        """Why the host may take nothing new, or None."""
-        declared, report = self.hosts.get(host), self.reports.get(host)
-        if declared is None or declared.scope != self.plan.scope or declared.host_class is HostClass.EXTERNAL:
-            return "is not a host of the scope that can be actuated"
-        if any(d.host == host and (d.until_ms is None or d.until_ms > self.inputs.now_ms) for d in self.desired.drains):
-            return "is drained"
-        if self.declared:
-            return None
-        if not any(k.host == host and not k.expunged for k in self.desired.keys):
-            return "is not admitted"
-        if report is None:
-            return "has not reported"
-        age, rule = self.clock - report.observed_ms, self.desired.planning.heartbeat
-        if not -rule.future_skew_ms <= age <= rule.stale_after_ms or report.goodbye:
-            return f"has a heartbeat of age {age} ms"
-        return None if report.state in (HostState.ACCEPTING, HostState.THROTTLED) else f"is {report.state.value}"
-
-    def wanted(self, profile: Profile) -> int:
-        """Replicas that the profile asks for, pins on hosts of the scope included."""
-        pins = [h for h in profile.placement.pins if h in self.hosts and self.hosts[h].scope == profile.scope]
-        return max(profile.replicas_min, len(pins))
-
-    def most(self, profile: Profile) -> int:
-        """Replicas that demand may ask for: up to the maximum where a forecast speaks of the profile.
-
-        Where it does not, demand is unknown: what stood may stay, and nothing is added.
-        """
-        least, forecast = self.wanted(profile), self.inputs.forecast
-        if forecast is None:
-            return least
-        most, old = max(least, profile.replicas_max), self.names.get(profile.name, profile.name)
-        if any(e.profile in (profile.name, profile.renamed_from) for e in forecast.profiles):
-            return most
-        stood = {a.replica for a in self.before.values() if a.profile == old}
-        ran = {r.replica for h in self.reports.values() for r in h.residencies if r.profile in (profile.name, old)}
-        return min(most, max(least, len(stood | ran)))
-
-    def live(self, host: HostId) -> tuple[Residency, ...]:
-        report = self.reports.get(host)
-        return tuple(r for r in report.residencies if r.state in LIVE_STATES) if report is not None else ()
-
-    def strangers(self, host: HostId) -> list[Residency]:
-        """What holds a place on the host and is in no plan: external ones, and ours that nobody can vouch for."""
-        planned = {(name, a.launch) for a in self.on.get(host, []) for name in self.known_as(a)}
-        found = []
-        for r in self.live(host):
-            stuck = r.state is ResidencyState.UNKNOWN and (r.replica, r.identity) not in planned
-            if r.ownership is Ownership.EXTERNAL or stuck:
-                found.append(r)
-        return found
-
-    def known_as(self, a: Assignment) -> tuple[ReplicaId, ...]:
-        """What hosts may call a replica: also by the name its profile had before."""
-        profile = self.profiles.get(a.profile)
-        old = profile.renamed_from if profile is not None else None
-        number = a.replica.rpartition("/")[2]
-        return (a.replica,) if old is None or old in self.profiles else (a.replica, ReplicaId(f"{old}/{number}"))
-
-    def _renamed(self) -> dict[ProfileName, ProfileName]:
-        known = {a.profile for a in self.before.values()}
-        return {
-            p.name: p.renamed_from
-            for p in self.profiles.values()
-            if p.renamed_from in known
-            and p.renamed_from not in self.profiles
-            and p.name not in known
-            and p.renamed_from
-        }
-
-    def _stands(self, a: Assignment) -> bool:
-        old = self.former(a)
-        if old is not None and (old.seat, old.launch) == (a.seat, a.launch):
-            return True
-        names = self.known_as(a)
-        mine = (r for r in self.live(a.seat.host) if r.ownership is Ownership.MANAGED and r.replica in names)
-        return any(r.identity == a.launch and tuple(sorted(r.devices)) == a.seat.devices for r in mine)
-
-
-def _document(view: _View) -> Iterator[str]:
+def _document(view: View) -> Iterator[str]:
     """The document agrees with itself."""
     plan = view.plan
     second = datetime.fromtimestamp(plan.created_ms // 1000, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -208,7 +67,7 @@ def _document(view: _View) -> Iterator[str]:
         yield "a plan without live hosts or without a commit does not say that it is hypothetical"
 
 
-def _references(view: _View) -> Iterator[str]:
+def _references(view: View) -> Iterator[str]:
     """Everything a replica needs to be started stands in the plan, and nothing that no replica needs."""
     terms = {t.profile for t in view.plan.terms}
     for a in view.plan.placement:
@@ -222,190 +81,7 @@ def _references(view: _View) -> Iterator[str]:
         yield f"launch {unused} belongs to no replica"
 
 
-def _hosts(view: _View) -> Iterator[str]:
-    """New seats stand on hosts that can take them."""
-    for a in view.new:
-        if (why := view.beat(a.seat.host)) is not None:
-            yield f"{a.replica} is placed on {a.seat.host}, which {why}"
-            continue
-        launch, host, report = view.launches.get(a.launch), view.hosts[a.seat.host], view.reports.get(a.seat.host)
-        if launch is None:
-            continue
-        wanted = (launch.engine, launch.backend)
-        declared = [(r.engine, r.backend) for r in host.runtimes]
-        reported = [(r.engine, r.backend) for r in report.runtimes] if report is not None else declared
-        if wanted not in reported or (declared and wanted not in declared):
-            yield f"{a.replica} needs {launch.engine} for {launch.backend}, which {host.id} does not have"
-        yield from _seat(view, a, launch, host, report)
-    yield from _disk(view)
-
-
-def _seat(view: _View, a: Assignment, launch: Launch, host: Host, report: HostReport | None) -> Iterator[str]:
-    """The device set is real, of the right kind and count, and may work together."""
-    devices = {d.id: d for d in host.devices}
-    seen = {d.id: d for d in report.devices} if report is not None else None
-    kinds = KINDS.get(launch.backend) or GPU_KINDS.get(launch.backend, set())
-    for name in a.seat.devices:
-        if name not in devices or (seen is not None and name not in seen):
-            yield f"{a.replica} stands on {host.id} {name}, which does not exist"
-            return
-        if devices[name].kind not in kinds:
-            yield f"{a.replica} runs {launch.backend} on {host.id} {name}, a {devices[name].kind.value}"
-    chosen = [devices[name] for name in a.seat.devices]
-    if len(set(a.seat.devices)) != launch.devices.count or list(a.seat.devices) != sorted(a.seat.devices):
-        yield f"{a.replica} takes {len(a.seat.devices)} devices, {launch.devices.count} needed, sorted"
-    sizes = {min(d.memory_bytes, seen[d.id].total_bytes) if seen is not None else d.memory_bytes for d in chosen}
-    if len(chosen) > 1 and not launch.devices.uneven and (len(sizes) > 1 or len({d.model for d in chosen}) > 1):
-        yield f"{a.replica} splits evenly over unequal devices of {host.id}"
-    if len(chosen) > 1 and launch.devices.link is not None:
-        for one in chosen:
-            if any(other.id not in one.peers for other in chosen if other is not one):
-                yield f"{a.replica} needs linked devices, and {host.id} {one.id} is not a peer of all others"
-    config = _config(view.profiles.get(a.profile), launch)
-    if config is not None and launch.devices.shard == "tensor":
-        for what in (config.heads.attention, config.heads.vision, config.heads.vocabulary):
-            if what is not None and what % launch.devices.count:
-                yield f"{a.replica} divides {what} by {launch.devices.count}"
-
-
-def _disk(view: _View) -> Iterator[str]:
-    """What has to be fetched for new seats fits the disk."""
-    for host in sorted({a.seat.host for a in view.new}):
-        report, declared = view.reports.get(host), view.hosts.get(host)
-        if declared is None:
-            continue
-        keep = declared.disk.keep_free_bytes if declared.disk is not None else 0
-        room = declared.disk.artifacts_bytes if declared.disk is not None else None
-        if report is not None and report.disk_free_bytes is not None:
-            room = report.disk_free_bytes
-        cached = set(report.cached) if report is not None else set()
-        launches = [view.launches[a.launch] for a in view.new if a.seat.host == host and a.launch in view.launches]
-        files = {f.sha256: f.size_bytes for launch in launches for f in launch.artifact.files if f.sha256 not in cached}
-        if files and room is not None and sum(files.values()) > room - keep:
-            yield f"{host} has no disk for the artifacts of its new replicas"
-
-
-def _policy(view: _View) -> Iterator[str]:
-    """New seats meet what their profile asks of a host, and run what it declares today."""
-    tiers = view.desired.planning.tiers
-    for a in view.new:
-        profile, host = view.profiles.get(a.profile), view.hosts.get(a.seat.host)
-        if profile is None or host is None:
-            yield f"{a.replica} is placed although its profile or its host is not declared"
-            continue
-        rules, tags = profile.placement, set(host.tags)
-        wanted = tiers.index(rules.tier) if rules.tier in tiers else (0 if rules.tier is None else len(tiers))
-        if not set(rules.require_tags) <= tags or set(rules.forbid_tags) & tags:
-            yield f"{a.replica} stands on {host.id} against its tags"
-        if wanted > (tiers.index(host.tier) if host.tier in tiers else 0):
-            yield f"{a.replica} stands on {host.id}, whose tier is too low"
-        if (rules.allow_hosts and host.id not in rules.allow_hosts) or host.id in rules.deny_hosts:
-            yield f"{a.replica} stands on {host.id} against allow_hosts or deny_hosts"
-        launch = view.launches.get(a.launch)
-        if launch is not None and _config(profile, launch) is None:
-            yield f"{a.replica} is started with a command that no config of {profile.name} makes"
-
-
-def _config(profile: Profile | None, launch: Launch) -> Config | None:
-    for c in profile.configs if profile is not None else ():
-        same = (c.name, c.engine, c.artifact, c.context, c.lanes, c.devices, c.args)
-        mine = (
-            launch.config,
-            launch.engine,
-            launch.artifact,
-            launch.context,
-            launch.lanes,
-            launch.devices,
-            launch.args,
-        )
-        if same == mine and launch.backend in c.backends:
-            return c
-    return None
-
-
-def _memory(view: _View) -> Iterator[str]:
-    """Per device: everything planned fits; where something is new or has grown, the headroom stays free too."""
-    excused = {s.detail.split(" ")[0] for s in view.plan.report.shortfalls if s.code == OVER_MEMORY}
-    for host_id in sorted(view.on):
-        host, report = view.hosts.get(host_id), view.reports.get(host_id)
-        there = [d for d in host.devices if _there(report, d.id)] if host is not None else []
-        pools = sorted((d.kind is DeviceKind.UNIFIED, d.id) for d in there if d.kind is not DeviceKind.GPU)
-        ram = pools[0][1] if pools else None
-        for device in there:
-            raw, margin, share = _bounds(view, host_id, device)
-            taken, gpu, grows = _load(view, host_id, device.id, ram=device.id == ram)
-            where = f"{host_id} {device.id}: {taken} bytes planned"
-            if grows and (taken > raw - margin or gpu > share):
-                yield f"{where}, {raw - margin} may be with something new there"
-            elif (taken > max(0, raw) or gpu > share) and not (view.partial or host_id in excused):
-                yield f"{where}, {raw} there, and the report does not say so"
-
-
-def _bounds(view: _View, host: HostId, device: Device) -> tuple[int, int, int]:
-    """Bytes that may be planned on a device, how many of them new work leaves free, and the most for GPU work."""
-    report = view.reports.get(host)
-    seen = report.device(device.id) if report is not None else None
-    total = min(device.memory_bytes, seen.total_bytes) if seen is not None else device.memory_bytes
-    theirs = [r for r in view.live(host) if r.ownership is Ownership.EXTERNAL and device.id in r.devices]
-    external = max(seen.external_bytes if seen is not None else 0, sum(r.device_bytes for r in theirs))
-    raw = total - device.reserve_bytes - external
-    margin = -(-total * view.desired.planning.headroom.memory_ppm // PPM)
-    if report is not None and report.state is HostState.THROTTLED:
-        margin = max(margin, raw - raw // 2)
-    return raw, margin, total * device.gpu_share_ppm // PPM
-
-
-def _load(view: _View, host: HostId, device: DeviceId, *, ram: bool) -> tuple[int, int, bool]:
-    """Bytes planned on a device, GPU work among them, and whether anything of it is new or has grown."""
-    taken = gpu = 0
-    grows = False
-    fresh = {a.replica for a in view.new}
-    for a in view.on[host]:
-        here, old = device in a.seat.devices, view.former(a)
-        own = (a.device_bytes if here else 0) + (a.host_bytes if ram else 0)
-        launch = view.launches.get(a.launch)
-        taken += own
-        gpu += a.device_bytes if here and launch is not None and launch.backend != "cpu" else 0
-        before = old.device_bytes + old.host_bytes if old is not None and old.seat == a.seat else -1
-        grows = grows or (own > 0 and a.replica in fresh and before < a.device_bytes + a.host_bytes)
-    for r in view.strangers(host):
-        if r.ownership is Ownership.MANAGED:
-            part = r.device_bytes if device in r.devices else 0
-            taken += part + (r.host_bytes if ram else 0)
-            gpu += part
-    return taken, gpu, grows
-
-
-def _there(report: HostReport | None, device: str) -> bool:
-    return report is None or any(d.id == device for d in report.devices)
-
-
-def _counts(view: _View) -> Iterator[str]:
-    """Slots, replicas per host and company, wherever something new arrives."""
-    for host_id in sorted({a.seat.host for a in view.new}):
-        host, seats = view.hosts.get(host_id), view.on[host_id]
-        if host is None:
-            continue
-        everybody = [a.profile for a in seats] + [r.profile for r in view.strangers(host_id)]
-        if host.max_replicas is not None and len(everybody) > host.max_replicas:
-            yield f"{host_id} would hold {len(everybody)} residencies of at most {host.max_replicas}"
-        arriving = {a.profile for a in view.new if a.seat.host == host_id}
-        for name, number in sorted(Counter(everybody).items()):
-            profile = view.profiles.get(name)
-            if profile is None:
-                continue
-            if name in arriving and profile.max_per_host is not None and number > profile.max_per_host:
-                yield f"{host_id} would hold {number} replicas of {name}"
-            others = set(everybody) - {name}
-            touched = name in arriving or bool(arriving & others)
-            if touched and profile.colocation.max is not None and len(others) + 1 > profile.colocation.max:
-                yield f"{name} would share {host_id} with {len(others)} other models"
-            for other in sorted(others & set(profile.colocation.exclude)):
-                if name in arriving or other in arriving:
-                    yield f"{name} and {other} exclude each other and would share {host_id}"
-
-
-def _decisions(view: _View) -> Iterator[str]:
+def _decisions(view: View) -> Iterator[str]:
     """The decisions are exactly the difference between parent and placement, and say how grave they are."""
     plan = view.plan
     expected = dict(_differences(view))
@@ -435,7 +111,7 @@ def _decisions(view: _View) -> Iterator[str]:
             yield f"decision {d.kind.value} {d.replica} does not say what will run"
 
 
-def _differences(view: _View) -> Iterator[tuple[tuple[DecisionKind, ReplicaId], tuple[object, object]]]:
+def _differences(view: View) -> Iterator[tuple[tuple[DecisionKind, ReplicaId], tuple[object, object]]]:
     parent = view.inputs.parent
     was = {t.profile: t for t in parent.terms} if parent is not None else {}
     now = {t.profile: t for t in view.plan.terms}
@@ -474,7 +150,7 @@ def _acts_otherwise(old: Terms | None, new: Terms | None) -> bool:
     return (old.serves, old.restart, old.timing.drain_ms) != (new.serves, new.restart, new.timing.drain_ms)
 
 
-def _takes_away(view: _View) -> Iterator[str]:
+def _takes_away(view: View) -> Iterator[str]:
     """What may not be taken: anything after mass silence; and a serving replica whose profile refuses downtime."""
     taking = [d for d in view.plan.decisions if d.source is not None and d.source != d.target]
     taking += [d for d in view.plan.decisions if d.kind is DecisionKind.CHANGE and d.cost.dip]
@@ -490,7 +166,7 @@ def _takes_away(view: _View) -> Iterator[str]:
             yield f"{d.replica} gives way, and no other replica of {d.profile} that serves goes on"
 
 
-def _goes_on(view: _View, decision: Decision) -> bool:
+def _goes_on(view: View, decision: Decision) -> bool:
     """Does a replica of the profile that serves now (or that nobody reports about) keep a place?"""
     after = {a.replica for a in view.plan.placement}
     serving = {
@@ -505,7 +181,7 @@ def _goes_on(view: _View, decision: Decision) -> bool:
     return bool(after & (before if view.declared else serving))
 
 
-def _mass_silence(view: _View) -> bool:
+def _mass_silence(view: View) -> bool:
     rule, beat = view.desired.planning.heartbeat.mass_stale, view.desired.planning.heartbeat
     dedicated, silent = 0, []
     drained = {d.host for d in view.desired.drains if d.until_ms is None or d.until_ms > view.inputs.now_ms}
@@ -525,7 +201,7 @@ def _mass_silence(view: _View) -> bool:
     return most >= rule.at_least and most * PPM >= rule.share_ppm * dedicated
 
 
-def _complete(view: _View) -> Iterator[str]:
+def _complete(view: View) -> Iterator[str]:
     """Every wanted replica stands somewhere or is reported once, with one headline and one line per declared host."""
     missing = [u.replica for u in view.plan.report.unplaced]
     if len(missing) != len(set(missing)) or set(missing) & {a.replica for a in view.plan.placement}:
@@ -552,7 +228,7 @@ def _complete(view: _View) -> Iterator[str]:
             yield f"{d.profile} is removed without a retirement"
 
 
-def _reasons(view: _View, missing: Unplaced, lines: int) -> Iterator[str]:
+def _reasons(view: View, missing: Unplaced, lines: int) -> Iterator[str]:
     """One line per declared host; in a plan that would have too many `lines`, counts that add up to the hosts."""
     told, counts = [line.host for line in missing.hosts], missing.counts
     if lines <= limits.HOST_LINES:
@@ -566,7 +242,7 @@ def _reasons(view: _View, missing: Unplaced, lines: int) -> Iterator[str]:
         yield f"{missing.replica} is unplaced with lines of other hosts than the nearest"
 
 
-def _promises(view: _View) -> Iterator[str]:
+def _promises(view: View) -> Iterator[str]:
     """Pins and failure domains are kept, or the report says that they are not."""
     missing = {u.replica.rpartition("/")[0] for u in view.plan.report.unplaced}
     waiting = {line.detail.partition("/")[0] for line in view.plan.report.waiting}
@@ -585,7 +261,7 @@ def _promises(view: _View) -> Iterator[str]:
                 yield f"{profile.name} stands in too few domains of level {profile.spread.by}, and nothing says so"
 
 
-def _domains(view: _View, hosts: Iterable[HostId], level: str) -> set[str]:
+def _domains(view: View, hosts: Iterable[HostId], level: str) -> set[str]:
     found = set()
     for name in hosts:
         host = view.hosts.get(name)

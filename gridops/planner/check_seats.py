@@ -1,0 +1,214 @@
+"""The checker's rules about single seats and hosts: may it stand there, is there memory, are the counts kept.
+
+Part of `check`: arithmetic of its own, nothing of the planner. Each rule yields notes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gridops.base.codes import placement as codes
+from gridops.base.ids import DeviceId, HostId
+from gridops.model.fleet import Device, DeviceKind, Host
+from gridops.model.plan import Assignment, Launch
+from gridops.model.profile import Config, Profile
+from gridops.model.snapshot import (
+    HostReport,
+    HostState,
+    Ownership,
+)
+from gridops.planner.check_view import View
+
+PPM = 1_000_000
+OVER_MEMORY = codes.OVER_MEMORY.code
+KINDS = {"cpu": {DeviceKind.CPU, DeviceKind.UNIFIED}, "metal": {DeviceKind.UNIFIED}, "mps": {DeviceKind.UNIFIED}}
+GPU_KINDS = {
+    "cuda": {DeviceKind.GPU, DeviceKind.UNIFIED},
+    "rocm": {DeviceKind.GPU, DeviceKind.UNIFIED},
+    "vulkan": {DeviceKind.GPU, DeviceKind.UNIFIED},
+    "cann": {DeviceKind.GPU},
+}
+
+
+def hosts(view: View) -> Iterator[str]:
+    """New seats stand on hosts that can take them."""
+    for a in view.new:
+        if (why := view.beat(a.seat.host)) is not None:
+            yield f"{a.replica} is placed on {a.seat.host}, which {why}"
+            continue
+        launch, host, report = view.launches.get(a.launch), view.hosts[a.seat.host], view.reports.get(a.seat.host)
+        if launch is None:
+            continue
+        wanted = (launch.engine, launch.backend)
+        declared = [(r.engine, r.backend) for r in host.runtimes]
+        reported = [(r.engine, r.backend) for r in report.runtimes] if report is not None else declared
+        if wanted not in reported or (declared and wanted not in declared):
+            yield f"{a.replica} needs {launch.engine} for {launch.backend}, which {host.id} does not have"
+        yield from _seat(view, a, launch, host, report)
+    yield from _disk(view)
+
+
+def _seat(view: View, a: Assignment, launch: Launch, host: Host, report: HostReport | None) -> Iterator[str]:
+    """The device set is real, of the right kind and count, and may work together."""
+    devices = {d.id: d for d in host.devices}
+    seen = {d.id: d for d in report.devices} if report is not None else None
+    kinds = KINDS.get(launch.backend) or GPU_KINDS.get(launch.backend, set())
+    for name in a.seat.devices:
+        if name not in devices or (seen is not None and name not in seen):
+            yield f"{a.replica} stands on {host.id} {name}, which does not exist"
+            return
+        if devices[name].kind not in kinds:
+            yield f"{a.replica} runs {launch.backend} on {host.id} {name}, a {devices[name].kind.value}"
+    chosen = [devices[name] for name in a.seat.devices]
+    if len(set(a.seat.devices)) != launch.devices.count or list(a.seat.devices) != sorted(a.seat.devices):
+        yield f"{a.replica} takes {len(a.seat.devices)} devices, {launch.devices.count} needed, sorted"
+    sizes = {min(d.memory_bytes, seen[d.id].total_bytes) if seen is not None else d.memory_bytes for d in chosen}
+    if len(chosen) > 1 and not launch.devices.uneven and (len(sizes) > 1 or len({d.model for d in chosen}) > 1):
+        yield f"{a.replica} splits evenly over unequal devices of {host.id}"
+    if len(chosen) > 1 and launch.devices.link is not None:
+        for one in chosen:
+            if any(other.id not in one.peers for other in chosen if other is not one):
+                yield f"{a.replica} needs linked devices, and {host.id} {one.id} is not a peer of all others"
+    config = _config(view.profiles.get(a.profile), launch)
+    if config is not None and launch.devices.shard == "tensor":
+        for what in (config.heads.attention, config.heads.vision, config.heads.vocabulary):
+            if what is not None and what % launch.devices.count:
+                yield f"{a.replica} divides {what} by {launch.devices.count}"
+
+
+def _disk(view: View) -> Iterator[str]:
+    """What has to be fetched for new seats fits the disk."""
+    for host in sorted({a.seat.host for a in view.new}):
+        report, declared = view.reports.get(host), view.hosts.get(host)
+        if declared is None:
+            continue
+        keep = declared.disk.keep_free_bytes if declared.disk is not None else 0
+        room = declared.disk.artifacts_bytes if declared.disk is not None else None
+        if report is not None and report.disk_free_bytes is not None:
+            room = report.disk_free_bytes
+        cached = set(report.cached) if report is not None else set()
+        launches = [view.launches[a.launch] for a in view.new if a.seat.host == host and a.launch in view.launches]
+        files = {f.sha256: f.size_bytes for launch in launches for f in launch.artifact.files if f.sha256 not in cached}
+        if files and room is not None and sum(files.values()) > room - keep:
+            yield f"{host} has no disk for the artifacts of its new replicas"
+
+
+def policy(view: View) -> Iterator[str]:
+    """New seats meet what their profile asks of a host, and run what it declares today."""
+    tiers = view.desired.planning.tiers
+    for a in view.new:
+        profile, host = view.profiles.get(a.profile), view.hosts.get(a.seat.host)
+        if profile is None or host is None:
+            yield f"{a.replica} is placed although its profile or its host is not declared"
+            continue
+        rules, tags = profile.placement, set(host.tags)
+        wanted = tiers.index(rules.tier) if rules.tier in tiers else (0 if rules.tier is None else len(tiers))
+        if not set(rules.require_tags) <= tags or set(rules.forbid_tags) & tags:
+            yield f"{a.replica} stands on {host.id} against its tags"
+        if wanted > (tiers.index(host.tier) if host.tier in tiers else 0):
+            yield f"{a.replica} stands on {host.id}, whose tier is too low"
+        if (rules.allow_hosts and host.id not in rules.allow_hosts) or host.id in rules.deny_hosts:
+            yield f"{a.replica} stands on {host.id} against allow_hosts or deny_hosts"
+        launch = view.launches.get(a.launch)
+        if launch is not None and _config(profile, launch) is None:
+            yield f"{a.replica} is started with a command that no config of {profile.name} makes"
+
+
+def _config(profile: Profile | None, launch: Launch) -> Config | None:
+    for c in profile.configs if profile is not None else ():
+        same = (c.name, c.engine, c.artifact, c.context, c.lanes, c.devices, c.args)
+        mine = (
+            launch.config,
+            launch.engine,
+            launch.artifact,
+            launch.context,
+            launch.lanes,
+            launch.devices,
+            launch.args,
+        )
+        if same == mine and launch.backend in c.backends:
+            return c
+    return None
+
+
+def memory(view: View) -> Iterator[str]:
+    """Per device: everything planned fits; where something is new or has grown, the headroom stays free too."""
+    excused = {s.detail.split(" ")[0] for s in view.plan.report.shortfalls if s.code == OVER_MEMORY}
+    for host_id in sorted(view.on):
+        host, report = view.hosts.get(host_id), view.reports.get(host_id)
+        there = [d for d in host.devices if _there(report, d.id)] if host is not None else []
+        pools = sorted((d.kind is DeviceKind.UNIFIED, d.id) for d in there if d.kind is not DeviceKind.GPU)
+        ram = pools[0][1] if pools else None
+        for device in there:
+            raw, margin, share = _bounds(view, host_id, device)
+            taken, gpu, grows = _load(view, host_id, device.id, ram=device.id == ram)
+            where = f"{host_id} {device.id}: {taken} bytes planned"
+            if grows and (taken > raw - margin or gpu > share):
+                yield f"{where}, {raw - margin} may be with something new there"
+            elif (taken > max(0, raw) or gpu > share) and not (view.partial or host_id in excused):
+                yield f"{where}, {raw} there, and the report does not say so"
+
+
+def _bounds(view: View, host: HostId, device: Device) -> tuple[int, int, int]:
+    """Bytes that may be planned on a device, how many of them new work leaves free, and the most for GPU work."""
+    report = view.reports.get(host)
+    seen = report.device(device.id) if report is not None else None
+    total = min(device.memory_bytes, seen.total_bytes) if seen is not None else device.memory_bytes
+    theirs = [r for r in view.live(host) if r.ownership is Ownership.EXTERNAL and device.id in r.devices]
+    external = max(seen.external_bytes if seen is not None else 0, sum(r.device_bytes for r in theirs))
+    raw = total - device.reserve_bytes - external
+    margin = -(-total * view.desired.planning.headroom.memory_ppm // PPM)
+    if report is not None and report.state is HostState.THROTTLED:
+        margin = max(margin, raw - raw // 2)
+    return raw, margin, total * device.gpu_share_ppm // PPM
+
+
+def _load(view: View, host: HostId, device: DeviceId, *, ram: bool) -> tuple[int, int, bool]:
+    """Bytes planned on a device, GPU work among them, and whether anything of it is new or has grown."""
+    taken = gpu = 0
+    grows = False
+    fresh = {a.replica for a in view.new}
+    for a in view.on[host]:
+        here, old = device in a.seat.devices, view.former(a)
+        own = (a.device_bytes if here else 0) + (a.host_bytes if ram else 0)
+        launch = view.launches.get(a.launch)
+        taken += own
+        gpu += a.device_bytes if here and launch is not None and launch.backend != "cpu" else 0
+        before = old.device_bytes + old.host_bytes if old is not None and old.seat == a.seat else -1
+        grows = grows or (own > 0 and a.replica in fresh and before < a.device_bytes + a.host_bytes)
+    for r in view.strangers(host):
+        if r.ownership is Ownership.MANAGED:
+            part = r.device_bytes if device in r.devices else 0
+            taken += part + (r.host_bytes if ram else 0)
+            gpu += part
+    return taken, gpu, grows
+
+
+def _there(report: HostReport | None, device: str) -> bool:
+    return report is None or any(d.id == device for d in report.devices)
+
+
+def counts(view: View) -> Iterator[str]:
+    """Slots, replicas per host and company, wherever something new arrives."""
+    for host_id in sorted({a.seat.host for a in view.new}):
+        host, seats = view.hosts.get(host_id), view.on[host_id]
+        if host is None:
+            continue
+        everybody = [a.profile for a in seats] + [r.profile for r in view.strangers(host_id)]
+        if host.max_replicas is not None and len(everybody) > host.max_replicas:
+            yield f"{host_id} would hold {len(everybody)} residencies of at most {host.max_replicas}"
+        arriving = {a.profile for a in view.new if a.seat.host == host_id}
+        for name, number in sorted(Counter(everybody).items()):
+            profile = view.profiles.get(name)
+            if profile is None:
+                continue
+            if name in arriving and profile.max_per_host is not None and number > profile.max_per_host:
+                yield f"{host_id} would hold {number} replicas of {name}"
+            others = set(everybody) - {name}
+            touched = name in arriving or bool(arriving & others)
+            if touched and profile.colocation.max is not None and len(others) + 1 > profile.colocation.max:
+                yield f"{name} would share {host_id} with {len(others)} other models"
+            for other in sorted(others & set(profile.colocation.exclude)):
+                if name in arriving or other in arriving:
+                    yield f"{name} and {other} exclude each other and would share {host_id}"

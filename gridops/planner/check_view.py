@@ -1,0 +1,150 @@
+"""What the checker goes by: a finished plan and its inputs, indexed once, and what they say about hosts and replicas.
+
+Part of `check`, which says what may be imported here: nothing of the planner. Decides nothing by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
+from gridops.base.record import digest_of
+from gridops.model.fleet import HostClass
+from gridops.model.forecast import Forecast
+from gridops.model.intent import Desired, Intent
+from gridops.model.plan import Assignment, Plan
+from gridops.model.profile import Profile
+from gridops.model.snapshot import (
+    LIVE_STATES,
+    HostState,
+    Ownership,
+    Residency,
+    ResidencyState,
+    Snapshot,
+    SnapshotSource,
+)
+
+
+class Given(Protocol):
+    """What a plan was made from (the planner's `Inputs`, by shape)."""
+
+    @property
+    def intent(self) -> Intent: ...
+    @property
+    def scope(self) -> ScopeName: ...
+    @property
+    def fleet(self) -> Digest: ...
+    @property
+    def snapshot(self) -> Snapshot: ...
+    @property
+    def parent(self) -> Plan | None: ...
+    @property
+    def now_ms(self) -> int: ...
+    @property
+    def watching_since_ms(self) -> int | None: ...
+    @property
+    def forecast(self) -> Forecast | None: ...
+
+
+class View:
+    """The plan and its inputs, indexed once."""
+
+    def __init__(self, plan: Plan, inputs: Given, partial: bool) -> None:
+        self.plan, self.inputs, self.partial = plan, inputs, partial
+        self.desired: Desired = inputs.intent.desired
+        self.hosts = {h.id: h for h in self.desired.hosts}
+        self.profiles = {p.name: p for p in self.desired.profiles if p.scope == plan.scope}
+        self.declared = inputs.snapshot.source is SnapshotSource.DECLARED
+        self.reports = {} if self.declared else {r.host: r for r in inputs.snapshot.hosts}
+        self.launches = {digest_of(launch): launch for launch in plan.launches}
+        stored = inputs.snapshot.source is SnapshotSource.STATE
+        self.clock = inputs.snapshot.observed_ms if stored else inputs.now_ms
+        self.before = {a.replica: a for a in inputs.parent.placement} if inputs.parent is not None else {}
+        self.names = self._renamed()
+        self.new = tuple(a for a in plan.placement if not self._stands(a))
+        self.on: dict[HostId, list[Assignment]] = {}
+        for a in plan.placement:
+            self.on.setdefault(a.seat.host, []).append(a)
+
+    def former(self, a: Assignment) -> Assignment | None:
+        """The same replica in the parent, under its old name if it was renamed."""
+        old = self.names.get(a.profile, a.profile)
+        return self.before.get(ReplicaId(f"{old}/{a.replica.rpartition('/')[2]}"))
+
+    def beat(self, host: HostId) -> str | None:
+        """Why the host may take nothing new, or None."""
+        declared, report = self.hosts.get(host), self.reports.get(host)
+        if declared is None or declared.scope != self.plan.scope or declared.host_class is HostClass.EXTERNAL:
+            return "is not a host of the scope that can be actuated"
+        if any(d.host == host and (d.until_ms is None or d.until_ms > self.inputs.now_ms) for d in self.desired.drains):
+            return "is drained"
+        if self.declared:
+            return None
+        if not any(k.host == host and not k.expunged for k in self.desired.keys):
+            return "is not admitted"
+        if report is None:
+            return "has not reported"
+        age, rule = self.clock - report.observed_ms, self.desired.planning.heartbeat
+        if not -rule.future_skew_ms <= age <= rule.stale_after_ms or report.goodbye:
+            return f"has a heartbeat of age {age} ms"
+        return None if report.state in (HostState.ACCEPTING, HostState.THROTTLED) else f"is {report.state.value}"
+
+    def wanted(self, profile: Profile) -> int:
+        """Replicas that the profile asks for, pins on hosts of the scope included."""
+        pins = [h for h in profile.placement.pins if h in self.hosts and self.hosts[h].scope == profile.scope]
+        return max(profile.replicas_min, len(pins))
+
+    def most(self, profile: Profile) -> int:
+        """Replicas that demand may ask for: up to the maximum where a forecast speaks of the profile.
+
+        Where it does not, demand is unknown: what stood may stay, and nothing is added.
+        """
+        least, forecast = self.wanted(profile), self.inputs.forecast
+        if forecast is None:
+            return least
+        most, old = max(least, profile.replicas_max), self.names.get(profile.name, profile.name)
+        if any(e.profile in (profile.name, profile.renamed_from) for e in forecast.profiles):
+            return most
+        stood = {a.replica for a in self.before.values() if a.profile == old}
+        ran = {r.replica for h in self.reports.values() for r in h.residencies if r.profile in (profile.name, old)}
+        return min(most, max(least, len(stood | ran)))
+
+    def live(self, host: HostId) -> tuple[Residency, ...]:
+        report = self.reports.get(host)
+        return tuple(r for r in report.residencies if r.state in LIVE_STATES) if report is not None else ()
+
+    def strangers(self, host: HostId) -> list[Residency]:
+        """What holds a place on the host and is in no plan: external ones, and ours that nobody can vouch for."""
+        planned = {(name, a.launch) for a in self.on.get(host, []) for name in self.known_as(a)}
+        found = []
+        for r in self.live(host):
+            stuck = r.state is ResidencyState.UNKNOWN and (r.replica, r.identity) not in planned
+            if r.ownership is Ownership.EXTERNAL or stuck:
+                found.append(r)
+        return found
+
+    def known_as(self, a: Assignment) -> tuple[ReplicaId, ...]:
+        """What hosts may call a replica: also by the name its profile had before."""
+        profile = self.profiles.get(a.profile)
+        old = profile.renamed_from if profile is not None else None
+        number = a.replica.rpartition("/")[2]
+        return (a.replica,) if old is None or old in self.profiles else (a.replica, ReplicaId(f"{old}/{number}"))
+
+    def _renamed(self) -> dict[ProfileName, ProfileName]:
+        known = {a.profile for a in self.before.values()}
+        return {
+            p.name: p.renamed_from
+            for p in self.profiles.values()
+            if p.renamed_from in known
+            and p.renamed_from not in self.profiles
+            and p.name not in known
+            and p.renamed_from
+        }
+
+    def _stands(self, a: Assignment) -> bool:
+        old = self.former(a)
+        if old is not None and (old.seat, old.launch) == (a.seat, a.launch):
+            return True
+        names = self.known_as(a)
+        mine = (r for r in self.live(a.seat.host) if r.ownership is Ownership.MANAGED and r.replica in names)
+        return any(r.identity == a.launch and tuple(sorted(r.devices)) == a.seat.devices for r in mine)
