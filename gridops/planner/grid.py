@@ -230,7 +230,7 @@ class Grid:
             self._names[n] = names
             self.present[n], self.distinct[n] = len(names), len(set(names))
             profiles = self.world.profiles
-            most = [p.colocation.max for name in set(names) if (p := profiles.get(name)) is not None]
+            most = [p.colocation.max for name in names if (p := profiles.get(name)) is not None]
             self.sociable[n] = min((m for m in most if m is not None), default=ENDLESS)
         self.leaving[n], self.holds[n] = bool(here.leaving), bool(here.desired)
         self.disk_free[n] = self.terrain.disk[n] - here.disk_bytes
