@@ -149,6 +149,9 @@ class Planning:
         # Hosts, commits and freezes went on while the plan was made: what was allowed then is asked again now.
         applying.begin(controller.state, request, reviewed, now_ms)
         approvals = tuple(dict.fromkeys((*request.approvals, *given)))
+        if current.decisions_digest != reviewed.decisions_digest:
+            # A reading may have done it, which triggers nothing: the next pass proposes what is true now.
+            controller.soft.scope(current.scope).seen = None
         ready = applying.finish(
             controller.state, controller.soft.chain, request, applying.Question(reviewed, current, approvals), now_ms
         )

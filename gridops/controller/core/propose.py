@@ -36,6 +36,8 @@ from gridops.protocol.messages import AuthorityKind
 
 WAIT_STEP_MS = 5_000
 """How often a plan is made again while the last one only waits for time to pass (a cooldown, a residency, a grace)."""
+ROOM_STEP_MS = 60_000
+"""How often while a replica stands nowhere: room that others give back is a reading, and no reading is a trigger."""
 TIMED = frozenset({HELD_WINDOW.code, HELD_MOVES.code, HELD_DISRUPTION.code})
 """Holds that end without anybody doing anything, so the question is asked again."""
 AUTO_AGAIN_MS = 60_000
@@ -51,7 +53,9 @@ def fingerprint(
     active = {d.host for d in drains(state) if d.until_ms is None or now_ms < d.until_ms}
     hosts = tuple(_host(soft, roster, h.id, now_ms) for h in roster.hosts_of(scope))
     down = given_up(Rights(state, scope, standing, soft.chain, now_ms), soft, roster)
-    waits = last.timed or (last.candidate is not None and bool(last.candidate.report.waiting))
+    report = last.candidate.report if last.candidate is not None else None
+    timed = last.timed or (report is not None and bool(report.waiting))
+    step_ms = WAIT_STEP_MS if timed else ROOM_STEP_MS if report is not None and report.unplaced else 0
     return Fingerprint(
         desired=soft.digest_of(state.accepted.desired),
         drains=tuple(sorted(active)),
@@ -61,7 +65,7 @@ def fingerprint(
         written_off=_written_off(state),
         given_up=tuple((g.replica, g.was.old) for g in down),
         applying=lock_of(book, now_ms) is not None,
-        waiting=now_ms // WAIT_STEP_MS if waits else 0,
+        waiting=now_ms // step_ms if step_ms else 0,
     )
 
 

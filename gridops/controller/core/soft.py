@@ -54,7 +54,7 @@ class Fingerprint:
     applying: bool
     """People's apply is under way: automatic mode waits for it, so its end is a trigger."""
     waiting: int
-    """A coarse clock while the last plan waits for time to pass; else 0."""
+    """A coarse clock while the last plan waits for time to pass, or for room; else 0."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,53 @@
+"""Room that others give back is a reading, and no reading is a trigger: it is found all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gridops.base.errors import Refusal
+from gridops.controller.core.propose import ROOM_STEP_MS
+from tests.controller.fleet import AUTOMATIC, DEFAULT, Desk, profile
+
+FULL = 3 << 30
+
+
+def others_use(desk: Desk, size: int, *hosts: str) -> None:
+    """What other programs hold on these hosts; without names: on all."""
+    for name in hosts or tuple(desk.fleet.agents):
+        room = desk.fleet.agents[name].room
+        room.devices = tuple(replace(d, external_bytes=size) for d in room.devices)
+
+
+def test_a_replica_that_stood_nowhere_is_placed_once_others_give_room_back(desk: Desk) -> None:
+    others_use(desk, FULL)
+    desk.commit({"policies/mode.yaml": AUTOMATIC})
+    desk.settle(3)
+    assert desk.ready() == []
+    others_use(desk, 0)
+    desk.settle(ROOM_STEP_MS // 1_000 + 12)
+    assert desk.ready() == ["coder/1"]
+
+
+def test_who_still_stands_nowhere_is_looked_at_seldom_and_nothing_is_written(desk: Desk) -> None:
+    others_use(desk, FULL)
+    desk.settle(3)
+    soft, rows = desk.controller.soft.scope(DEFAULT), desk.controller.writer.length
+    before = soft.plans
+    desk.settle(120)
+    assert soft.plans - before == 2
+    assert desk.controller.writer.length == rows
+
+
+def test_what_an_apply_found_out_of_date_is_proposed_as_it_is_now(desk: Desk) -> None:
+    others_use(desk, FULL, "beta")
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle(1)
+    others_use(desk, 0)
+    desk.beat()
+    with pytest.raises(Refusal, match="out of date"):
+        desk.apply()
+    desk.pass_()
+    assert [d.replica for d in desk.proposal().to_do] == ["coder/1", "coder/2"]
+    assert desk.apply()["applied"]
