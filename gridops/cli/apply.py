@@ -6,6 +6,7 @@ controller's plan document, verified here against the trust root before anything
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from gridops.base.record import from_bytes, from_data
 from gridops.base.units import counted, render_ms
 from gridops.cli import exits
 from gridops.cli.host import As, Controller
-from gridops.cli.output import Context, context_of, dump_json, dump_line
+from gridops.cli.output import Context, Usage, context_of, dump_json, dump_line
 from gridops.cli.planning import place_of, plans_of, read_stored
 from gridops.cli.requests import Desk, desk
 from gridops.model.plan import Plan, ReadSet
@@ -34,6 +35,8 @@ APPROVAL_MS = 1_800_000
 """Life of an approval until the target is set (`policies/approvals.yaml` may make the controller stricter)."""
 POLL_S = 0.3
 PATIENCE_MS = 1_800_000
+_NAME = re.compile(r"(sha256:)?[0-9A-Za-z-]+")
+"""What may name a plan: it becomes part of an address, so nothing else does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,9 @@ def run(context: Context, at: Desk, wanted: str, asked: Asked) -> int:
 
 
 def _offer(at: Desk, wanted: str) -> Offer:
+    if _NAME.fullmatch(wanted) is None:
+        hints = ("gridops plans list",)
+        raise Usage(f"`{wanted}` is not a plan: expected its id, or the first digits of its decisions", hints=hints)
     document = at.client.get(f"/v1/plans/{wanted}")
     opened = open_envelope(
         document["envelope"], kind="plan", keys=at.chain.keys("controller"), limit=len(document["envelope"])

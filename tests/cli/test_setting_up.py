@@ -178,6 +178,13 @@ def test_asking_a_controller_that_is_away_exits_69_and_loses_nothing(founded: Pa
         assert "no answer" in answer.err
 
 
+@pytest.mark.parametrize("name", ["", "../status", "/tmp/plan.yaml", "a b", "a?b", "%2e%2e", "a\nb", "é"])
+def test_what_cannot_name_a_plan_is_a_wrong_call_and_no_address(name: str, founded: Path, call: Call) -> None:
+    answer = call("-C", founded, "apply", name)
+    assert answer.code == 64, answer.err
+    assert f"`{name}` is not a plan" in answer.err
+
+
 def test_a_drain_is_one_file_and_undrain_removes_it(founded: Path, call: Call) -> None:
     made = call("-C", founded, "drain", "attic", "--reason", "roof leaks", "--until", "8h")
     assert made.code == 0, made.err
