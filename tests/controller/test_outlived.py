@@ -88,7 +88,7 @@ def real(tmp_path: Path) -> Fleet:
 def test_while_planning_is_broken_the_last_good_plan_stays_and_the_rest_goes_on(
     real: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(question: object) -> None:
+    def broken(*asked: object) -> None:
         raise ValueError(f"no such board {TOKEN}")
 
     async def story(it: Running) -> None:
