@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ BLOCK = re.compile(r"(<!-- plan: [^\n]* -->\n```console\n).*?(```\n)", re.DOTALL
 DRAIN = """\
 apiVersion: gridops/v1
 kind: Drain
-host: a12
+host: {host}
 reason: fan alarm
 by: mira
 """
@@ -55,8 +56,9 @@ def a_plan() -> str:
         fleet = Path(folder) / "fleet"
         shutil.copytree(ROOT / "examples" / "fleet-64", fleet)
         _commit(fleet, "The fleet")
-        _change(fleet)
-        _commit(fleet, "More coder, no translate, a12 is too hot")
+        hot = _host_of(fleet, "image-xl/1", out)
+        _change(fleet, hot)
+        _commit(fleet, f"More coder, no translate, {hot} is too hot")
         run(["-C", str(fleet), "plan", "--base", "main~1"])
     return out.getvalue().strip() + "\n"
 
@@ -64,13 +66,22 @@ def a_plan() -> str:
 _MIRA = {"NAME": "mira", "EMAIL": "mira@example.invalid", "DATE": f"{MOMENT_S} +0000"}
 
 
-def _change(fleet: Path) -> None:
+def _host_of(fleet: Path, replica: str, out: io.StringIO) -> str:
+    """Where the replica stands before the change. What was written to `out` meanwhile is taken away again."""
+    run(["-C", str(fleet), "plan", "-o", "json"])
+    plan = json.loads(out.getvalue())
+    out.seek(0)
+    out.truncate()
+    return str(next(d["target"]["host"] for d in plan["decisions"] if d["replica"] == replica))
+
+
+def _change(fleet: Path, hot: str) -> None:
     _edit(fleet / "profiles.d" / "coder-32b.yaml", "replicas: {min: 8, max: 16}", "replicas: {min: 9, max: 16}")
     _edit(fleet / "profiles.d" / "embed.yaml", "context: 8192", "context: 16384")
     (fleet / "profiles.d" / "translate.yaml").unlink()
     drains = fleet / "fleet.d" / "drains"
     drains.mkdir(exist_ok=True)
-    (drains / "a12.yaml").write_text(DRAIN, encoding="utf-8")
+    (drains / f"{hot}.yaml").write_text(DRAIN.format(host=hot), encoding="utf-8")
 
 
 def _edit(path: Path, old: str, new: str) -> None:
