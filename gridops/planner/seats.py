@@ -157,7 +157,7 @@ class Seats:
         if told or grid.seen != grid.began or len(grid.ids) * len(world.profiles) > OPENINGS_KEPT:
             return Opening(self.harms, self._scarcity, profile, position)
         shelf: Shelf[Opening] = world.recall.shelf("openings")
-        name, sources = (profile.name, position), (profile, grid.terrain, grid.start, grid.numbers, self._scarcity)
+        name, sources = (profile.name, position), (profile, grid.start, grid.numbers, self._scarcity)
         last = shelf.get(name, sources)
         made = Opening(self.harms, self._scarcity, profile, position) if last is None else last.again(self.harms)
         shelf.put(name, sources, made.again(self.harms))

@@ -128,6 +128,16 @@ def stray(fleet: Fleet) -> Fleet:
     return but_profile(heard(fleet, empty, residencies=(found,)), "p4", replicas_min=9, replicas_max=9)
 
 
+def moved(fleet: Fleet) -> Fleet:
+    """By the parent, a replica stands on an empty host where nothing runs."""
+    made = parent(fleet)
+    used = {a.seat.host for a in made.placement}
+    empty = next(h.id for h in fleet.hosts if h.id not in used)
+    first, *others = made.placement
+    seat = replace(first.seat, host=empty, devices=(DeviceId("gpu0"),))
+    return fleet.but(parent=replace(made, placement=(replace(first, seat=seat), *others)))
+
+
 CHANGES: dict[str, Callable[[Fleet], Fleet]] = {
     "nothing": lambda f: f,
     "time": lambda f: f.but(now=f.now + 5_000),
@@ -164,6 +174,7 @@ CHANGES: dict[str, Callable[[Fleet], Fleet]] = {
     "more headroom": lambda f: f.but(policy=replace(f.policy, headroom=Headroom(memory_ppm=400_000))),
     "no parent": lambda f: f.but(parent=None),
     "another parent": lambda f: f.but(parent=replace(parent(f), placement=parent(f).placement[1:])),
+    "another seat in the parent": moved,
     "a host more": lambda f: f.but(
         hosts=(*f.hosts, host("h99", (24,))),
         keys=(*(f.keys or ()), HostKey(host=HostId("h99"), key="ed25519:" + "1" * 64)),
@@ -187,7 +198,7 @@ def test_one_change_is_planned_like_the_first(name: str) -> None:
     plan(before.inputs(), recall)
     plan(before.inputs(), recall)
     after = CHANGES[name](before)
-    for fleet in (after, before, after):
+    for fleet in (after, after, before, after):
         assert to_bytes(plan(fleet.inputs(), recall)) == to_bytes(plan(fleet.inputs()))
 
 
