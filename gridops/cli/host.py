@@ -16,7 +16,7 @@ from gridops.cli.client import connect, root_of
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import chain_of, signer_as
 from gridops.cli.requests import desk
-from gridops.cli.tables import table
+from gridops.cli.tables import noted
 from gridops.files.write import write_host_key
 from gridops.model.fleet import HostKey
 
@@ -169,14 +169,20 @@ def _listing(status: Any, context: Context) -> list[str]:
             h["state"],
             "yes" if h["admitted"] else "no",
             str(len([r for r in h["residencies"] if r["state"] not in ("absent", "cached")])),
-            "draining" if h["draining"] else ", ".join(h["reasons"]),
+            ", ".join(said_of(h)),
         )
         for h in status["hosts"]
     ]
-    lines = table(("HOST", "SCOPE", "STATE", "ADMITTED", "MODELS", "NOTE"), rows, context.width())
+    lines = noted(("HOST", "SCOPE", "STATE", "ADMITTED", "MODELS", "NOTE"), rows, context.columns())
     for entry in status.get("pending", []):
         lines.append(f"pending  {entry['host']}  {entry['fingerprint'][:23]}...  gridops host admit {entry['host']}")
     return lines
+
+
+def said_of(host: Any) -> tuple[str, ...]:
+    """What people decided about a host, then what it says itself."""
+    decided = (("written off", host.get("written_off")), ("draining", host["draining"]))
+    return (*(word for word, is_so in decided if is_so), *host["reasons"])
 
 
 def _facts(found: Any) -> list[str]:

@@ -20,9 +20,10 @@ from gridops.base.ids import ScopeName, short
 from gridops.base.units import counted, parse_instant, render_clock, render_ms
 from gridops.cli import exits, status_stored
 from gridops.cli.client import Client, connect
-from gridops.cli.host import Controller
+from gridops.cli.host import Controller, said_of
 from gridops.cli.output import Context, context_of, dump_json
-from gridops.cli.tables import table
+from gridops.cli.tables import fitted, noted
+from gridops.planner.render_layout import cells
 
 Doc = dict[str, Any]
 CLOCKS_APART_MS = limits.ISSUED_AHEAD_MS
@@ -97,8 +98,8 @@ def _show_stored(context: Context, silence: Unreachable) -> int:
 
 def lines(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iterator[str]:
     """The screen, line by line."""
-    yield from _warnings(document)
-    yield _intent(document["intent"], now_ms)
+    yield from fitted(_warnings(document), width)
+    yield from fitted([_intent(document["intent"], now_ms)], width)
     for scope in document["scopes"]:
         yield ""
         yield from _scope(scope, now_ms, width, wide=wide)
@@ -107,7 +108,17 @@ def lines(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Itera
     needs = attention(document)
     if needs:
         yield ""
-        yield f"Needs attention: {'; '.join(needs)}"
+        yield from _needs(needs, width)
+
+
+def _needs(needs: list[str], width: int | None) -> Iterator[str]:
+    """One line, or one for each where that would be wider than the terminal."""
+    line = f"Needs attention: {'; '.join(needs)}"
+    if width is None or cells(line) <= width:
+        yield line
+        return
+    yield "Needs attention:"
+    yield from fitted((f"  {need}" for need in needs), width)
 
 
 def attention(document: Doc) -> list[str]:
@@ -162,6 +173,14 @@ def _intent(intent: Doc, now_ms: int) -> str:
 
 
 def _scope(scope: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iterator[str]:
+    yield from fitted(_acting(scope, now_ms), width)
+    yield from _models(scope, width, wide=wide)
+    for gone in scope["retirements"]:
+        yield from fitted([f"  retired: {gone['profile']} (removed; stays visible until it is declared again)"], width)
+
+
+def _acting(scope: Doc, now_ms: int) -> Iterator[str]:
+    """Mode, plans and applies of a scope."""
     mode = scope["mode"]
     allow = f" ({', '.join(mode['allow'])})" if mode["allow"] else ""
     freeze = mode.get("freeze")
@@ -185,9 +204,6 @@ def _scope(scope: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iterato
         yield f"  held: {line}"
     if scope["quiet"]:
         yield f"  quiet: {counted(scope['quiet'], 'plan')} gave nothing new and wrote nothing"
-    yield from _models(scope, width, wide=wide)
-    for gone in scope["retirements"]:
-        yield f"  retired: {gone['profile']} (removed; stays visible until it is declared again)"
 
 
 def _proposal(scope: Doc, now_ms: int) -> Iterator[str]:
@@ -225,7 +241,7 @@ def _models(scope: Doc, width: int | None, *, wide: bool) -> Iterator[str]:
         where = (" ".join(model["hosts"]) or "-",) if wide else ()
         note = "; ".join(part for part in (model["note"], model["command"]) if part)
         rows.append((model["profile"], str(model["want"]), str(model["ready"]), model["state"], *where, note))
-    for line in table(head, rows, _inside(width)):
+    for line in noted(head, rows, _inside(width)):
         yield f"  {line}"
 
 
@@ -235,18 +251,18 @@ def _hosts(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iter
     draining = sum(h["draining"] for h in hosts)
     yield f"hosts {len(hosts)}: {heard} heard" + (f", {draining} draining" if draining else "")
     if not wide and len(hosts) > 12:
-        hosts = [h for h in hosts if not h["heard"] or h["draining"] or h["alarms"]]
+        hosts = [h for h in hosts if not h["heard"] or said_of(h) or h["alarms"]]
     rows = [
         (
             h["host"],
             h["state"],
             _ago(h.get("seen"), now_ms) if h.get("seen") else "never seen",
             _running(h) or "-",
-            ", ".join((*h["reasons"], *h["alarms"])) + (" draining" if h["draining"] else ""),
+            ", ".join((*said_of(h), *h["alarms"])),
         )
         for h in hosts
     ]
-    for line in table(("HOST", "STATE", "SEEN", "RUNS", "NOTE"), rows, _inside(width)):
+    for line in noted(("HOST", "STATE", "SEEN", "RUNS", "NOTE"), rows, _inside(width)):
         yield f"  {line}".rstrip()
     for entry in document.get("pending", []):
         yield f"  pending  {entry['host']}   {entry['fingerprint'][:23]}...   gridops host admit {entry['host']}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from gridops.cli.status import _hosts, _scope, attention
+from gridops.cli.status import _hosts, _scope, attention, lines
 
 
 def scope(mode: dict[str, Any], **more: Any) -> list[str]:
@@ -54,3 +55,54 @@ def test_a_host_has_the_same_word_in_text_and_json(state: str) -> None:
     assert [line.split()[:2] for line in _hosts(document, 0, None, wide=False)][2:] == [["alpha", state]]
     # Nobody has to look at a laptop that said that it goes to sleep.
     assert attention(document) == ([] if state == "asleep" else [f"alpha is {state}"])
+
+
+def screen(width: int | None, **more: Any) -> list[str]:
+    document = silent("silent")
+    host = document["hosts"][0] | more
+    intent = {"commit": "a" * 40, "subject": "Begin", "accepted": "1970-01-01T00:00:00Z"}
+    return list(
+        lines(document | {"hosts": [host], "controller": {"trusted": True}, "intent": intent}, 0, width, wide=False)
+    )
+
+
+LONG = "stale_term: the grant is of term 7.3 and this host has seen term 9.1, so another controller spoke before"
+
+
+def test_a_long_alarm_neither_hides_the_note_nor_runs_over_the_terminal() -> None:
+    for width in (60, 80, 120):
+        shown = screen(width, draining=True, alarms=[LONG])
+        assert max(len(line) for line in shown) <= width
+        assert "NOTE" in "\n".join(shown)
+        assert any("draining, stale_term" in line for line in shown)
+        assert "another controller spoke before" in " ".join(" ".join(shown).split())
+    piped = screen(None, draining=True, alarms=[LONG])
+    assert piped[-1] == f"Needs attention: alpha: {LONG}; alpha is silent"
+
+
+def test_what_is_said_of_a_host_stands_in_the_column_of_notes() -> None:
+    shown = screen(80, draining=True)
+    head, row = next((a, b) for a, b in pairwise(shown) if "NOTE" in a)
+    assert row.index("draining") == head.index("NOTE")
+
+
+def test_a_host_that_was_written_off_is_said_to_be() -> None:
+    running = {"replica": "coder/1", "profile": "coder", "state": "ready"}
+    shown = "\n".join(screen(80, written_off=True, residencies=[running]))
+    assert "coder/1:ready  written off" in shown
+    assert "written off" not in "\n".join(screen(80, residencies=[running]))
+
+
+def test_a_model_keeps_its_note_on_a_narrow_terminal() -> None:
+    note = "failed on forge: the engine ended with 1; error while loading the shared library libcudart.so.13"
+    model = {
+        "profile": "coder",
+        "want": 1,
+        "ready": 0,
+        "state": "Degraded",
+        "note": note,
+        "command": "gridops explain coder",
+    }
+    text = "\n".join(list(scope({}, models=[model])))
+    assert "gridops explain coder" in text
+    assert "    failed on forge" in text
