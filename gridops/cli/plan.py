@@ -9,7 +9,7 @@ import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,6 +34,7 @@ from gridops.cli.planning import (
 from gridops.files.plandoc import render_plan
 from gridops.model.intent import Intent
 from gridops.model.plan import Plan
+from gridops.model.policy import Mode
 from gridops.planner.fixes import first_fix
 from gridops.planner.planner import Inputs
 from gridops.planner.render_fixes import hint_lines
@@ -157,6 +158,7 @@ def _exit(plan: Plan, asked: Asked) -> int:
 def _words(call: Call, seen: Seen, plan: Plan) -> Words:
     desired, checkout = call.intent.desired, call.place.checkout
     where = call.intent.where(f"mode/{plan.scope}")
+    next_steps, halt = _ahead(call.context, plan, seen)
     return Words(
         now_ms=call.now_ms,
         mode=desired.mode.of(plan.scope),
@@ -165,24 +167,40 @@ def _words(call: Call, seen: Seen, plan: Plan) -> Words:
         hosts=sum(host.scope == plan.scope for host in desired.hosts),
         branch=(checkout.branch() if checkout is not None else None) or "",
         exit_code=_exit(plan, call.asked),
-        next_steps=_next(call.context, plan, seen),
+        next_steps=next_steps,
+        halt=halt,
         show_all=call.asked.show_all,
     )
 
 
-def _next(context: Context, plan: Plan, seen: Seen) -> tuple[tuple[str, str], ...]:
-    """Commands that get further from here; each of them exists and works now."""
+def _ahead(context: Context, plan: Plan, seen: Seen) -> tuple[tuple[tuple[str, str], ...], str]:
+    """Commands that get further from here, each of which exists and works now; and what stands in the way first."""
     if not plan.to_do or plan.hypothetical or not is_live(seen):
-        return ()
+        return (), ""
     try:
-        known = connect(context).get("/v1/plans")["plans"]
+        client = connect(context)
+        known = client.get("/v1/plans")["plans"]
         waits = [p["id"] for p in known if p["state"] == "waits" and p["decisions_digest"] == plan.decisions_digest]
+        modes = {scope["scope"]: scope["mode"] for scope in client.get("/v1/status")["scopes"]}
+        mode = modes[plan.scope]
+        if mode["effective"] == Mode.OBSERVE.value:
+            return _halted(plan, mode)
     except (GridopsError, LookupError, TypeError):
-        return ()
+        return (), ""
     if not waits:
-        return (("when the reconciler has written it", "gridops plans list"),)
+        return (("when the reconciler has written it", "gridops plans list"),), ""
     name = short_plan(plan)
-    return (("look at it", f"gridops plans show {name}"), ("carry it out", f"gridops apply {name}"))
+    return (("look at it", f"gridops plans show {name}"), ("carry it out", f"gridops apply {name}")), ""
+
+
+def _halted(plan: Plan, mode: dict[str, Any]) -> tuple[tuple[tuple[str, str], ...], str]:
+    """In mode observe nobody writes a plan and nobody may apply one, whatever these files say."""
+    freeze = mode.get("freeze")
+    if freeze is None or mode["configured"] == Mode.OBSERVE.value:
+        halt = f"The controller keeps {plan.scope} in mode `observe`, so no plan is written or applied."
+        return (("see why", "gridops status"),), halt
+    halt = f"{plan.scope} is FROZEN by {freeze['by']} ({freeze['reason']}): no plan is written or applied until a thaw."
+    return (("end the freeze", "gridops thaw"), ("see what is frozen", "gridops status")), halt
 
 
 def _emit(context: Context, plans: list[tuple[Plan, Words]], code: int) -> None:

@@ -89,7 +89,8 @@ def closing(plan: Plan, context: Context, width: int = 80) -> list[str]:
     if not is_empty(plan):
         mode = "" if context.mode is None else f" {plan.scope} is in mode `{context.mode.mode}`"
         at = f" ({context.mode_at})" if mode and context.mode_at else ""
-        lines += wrap(f"Nothing was changed.{mode}{at}{'.' if mode else ''}", width)
+        halt = f" {clean(context.halt)}" if context.halt else ""
+        lines += wrap(f"Nothing was changed.{mode}{at}{'.' if mode else ''}{halt}", width)
     room = max((cells(label) for label, _ in context.next_steps), default=0)
     for label, command in context.next_steps:
         lines += hang(f"  {pad(label, room)}   ", command, width)

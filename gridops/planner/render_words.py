@@ -60,6 +60,8 @@ class Context:
     exit_code: int = 0
     next_steps: tuple[tuple[str, str], ...] = ()
     """(label, command) pairs; only commands that exist."""
+    halt: str = ""
+    """Why nobody writes or carries out a plan now, as a sentence."""
     show_all: bool = False
 
 

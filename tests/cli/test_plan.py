@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,8 @@ from gridops.base.record import from_data, to_data
 from gridops.cli import exits
 from gridops.files.load import load
 from gridops.files.tree import WorkingTree
-from gridops.model.fleet import DeviceKind
+from gridops.files.write import write_host_key
+from gridops.model.fleet import DeviceKind, HostKey
 from gridops.model.plan import Plan
 from gridops.model.snapshot import DeviceReport, HostReport, Snapshot, SnapshotSource
 from gridops.planner.declared import declared_snapshot
@@ -221,6 +223,52 @@ def test_the_controllers_state_and_target_are_used_when_it_answers(trusted, call
     assert answer.json["parent"].startswith("sha256:")
     controller.answers["/v1/snapshot"] = (200, {"snapshot": {"source": "moon"}})
     assert call("plan", "-C", trusted.root, "--against", "live").code == exits.UNREACHABLE
+
+
+def admit(trusted, git) -> None:
+    for host in load(WorkingTree(trusted.root)).desired.hosts:
+        write_host_key(trusted.root, HostKey(host=host.id, key=f"ed25519:{host.id.encode().hex():0>64}"))
+    git(trusted.root, "add", "fleet.d")
+    git(trusted.root, "commit", "-q", "-m", "Admit them")
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "unsaid"),
+    [
+        ({"effective": "recommend", "configured": "recommend"}, ["gridops plans list"], ["FROZEN", "gridops thaw"]),
+        (
+            {"effective": "observe", "configured": "recommend", "freeze": {"by": "mira", "reason": "smoke"}},
+            ["FROZEN by mira (smoke)", "end the freeze", "gridops thaw"],
+            ["gridops plans list", "gridops apply"],
+        ),
+        ({"effective": "observe", "configured": "observe"}, ["in mode `observe`"], ["plans list", "gridops thaw"]),
+    ],
+)
+def test_nobody_is_told_to_wait_for_a_plan_that_nobody_writes(
+    mode, said, unsaid, trusted, call, git, controller
+) -> None:
+    device = DeviceReport(id="cpu0", kind=DeviceKind.CPU, total_bytes=8 * GIB)
+    snapshot = live_snapshot(trusted.root, NOW)
+    now = int(time.time() * 1000)
+    hosts = tuple(replace(h, observed_ms=now, devices=(device,)) for h in snapshot.hosts)
+    controller.answers["/v1/snapshot"] = (
+        200,
+        {
+            "watching_since_ms": now,
+            "snapshot": to_data(replace(snapshot, observed_ms=now, hosts=hosts)),
+            "targets": [],
+        },
+    )
+    controller.answers["/v1/plans"] = (200, {"plans": []})
+    controller.answers["/v1/status"] = (200, {"scopes": [{"scope": "default", "mode": {"freeze": None} | mode}]})
+    admit(trusted, git)
+    answer = call("plan", "-C", trusted.root)
+    told = " ".join(answer.err.split())
+    assert "smollm/1" in answer.out
+    for words in said:
+        assert words in told, answer.err + answer.out
+    for words in unsaid:
+        assert words not in told
 
 
 def _record(document) -> dict:
