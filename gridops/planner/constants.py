@@ -52,6 +52,8 @@ class Constant:
     source: str
     doubled: str
     halved: str
+    measured: str = ""
+    """Seats and advices that halved and doubled values changed (`python -m bench.constants --yard none`)."""
 
 
 TABLE: tuple[Constant, ...] = (
@@ -62,6 +64,7 @@ TABLE: tuple[Constant, ...] = (
         "bound of the earlier allocator: p95 over the objective counts as at most twice the demand",
         "a p95 of 4 objectives asks for 4 times the replicas instead of 2, also where more do not cure it",
         "latency adds nothing, not even the safety replica",
+        "half: 2 of 264 seats; twice: 28 of 264 seats, 4 advices",
     ),
     Constant(
         "ERROR_PRESSURE_PPM",
@@ -70,6 +73,7 @@ TABLE: tuple[Constant, ...] = (
         "bound of the earlier allocator: errors count as at most half the demand again",
         "a profile whose every request fails asks for 2 times the replicas instead of 1.5",
         "it asks for 1.25 times",
+        "half: nothing; twice: 19 of 264 seats, +2 unplaced",
     ),
     Constant(
         "ERROR_NOTICED_PPM",
@@ -78,6 +82,7 @@ TABLE: tuple[Constant, ...] = (
         "one in a hundred, the usual error budget of a service; fewer are clients and accidents",
         "two in a hundred fail before the safety replica comes",
         "one error among 200 requests keeps a spare replica standing",
+        "half: 4 advices; twice: 4 advices",
     ),
     Constant(
         "WEAK_CONFIDENCE_PPM",
@@ -86,6 +91,7 @@ TABLE: tuple[Constant, ...] = (
         "evidence that is as likely wrong as right buys one canary and no more",
         "only certainty scales an inferred demand beyond one replica",
         "a guess that is right one time in four fills several hosts",
+        "half: 32 of 264 seats, +2 unplaced, 4 advices; twice: 85 of 264 seats, 2 advices",
     ),
     Constant(
         "FORECAST_VALID_MS",
@@ -94,6 +100,7 @@ TABLE: tuple[Constant, ...] = (
         "five buckets of demand history; below one hour nothing beats assuming that what was so is so still",
         "replicas go on following numbers that are ten minutes old when whoever counts requests has died",
         "two late buckets stop growth",
+        "nothing in these fleets",
     ),
     Constant(
         "HARM_LATENCY_PPM",
@@ -102,6 +109,7 @@ TABLE: tuple[Constant, ...] = (
         "bound of the earlier allocator; a hundred times late is late enough",
         "a profile with an objective of milliseconds wins every tie against a slow one that is as far behind",
         "the same at fifty times late: ties fall to the errors earlier",
+        "nothing in these fleets",
     ),
     Constant(
         "START_HOSTS",
@@ -110,6 +118,7 @@ TABLE: tuple[Constant, ...] = (
         "bound of work: hosts asked for the fastest start, those with the artifact and then the fastest links first",
         "larger fleets pay twice for each profile whose demand rises",
         "where few hosts are allowed, the profile's own `timing.load` is taken more often",
+        "nothing in these fleets",
     ),
     Constant(
         "HORIZON_MS",
@@ -118,6 +127,7 @@ TABLE: tuple[Constant, ...] = (
         "how long a seat is judged for where no forecast says it: the minimum residency of profiles",
         "a host twice as slow costs 60 request-seconds instead of 30 and outweighs a fetch",
         "it costs 15: files that are there win against a host twice as fast",
+        "half: nothing; twice: 2 of 264 seats",
     ),
     Constant(
         "HORIZON_MAX_MS",
@@ -126,6 +136,7 @@ TABLE: tuple[Constant, ...] = (
         "an hour: beyond it placements are made anew anyway",
         "a forecast of two hours weighs a slower host twice as heavily as its first hour does",
         "a forecast of an hour counts as one of half an hour",
+        "nothing in these fleets",
     ),
     Constant(
         "NOMINAL_MLANES",
@@ -134,6 +145,7 @@ TABLE: tuple[Constant, ...] = (
         "a tenth of a lane is busy where no forecast speaks: enough to tell hosts apart, too little to outweigh files",
         "measured slowness without a forecast counts as 0.2 lanes would",
         "it counts as 0.05 lanes would",
+        "half: nothing; twice: 2 of 264 seats",
     ),
     Constant(
         "WAITING_MLANES",
@@ -142,6 +154,7 @@ TABLE: tuple[Constant, ...] = (
         "one: a replica is started for one request at least",
         "starts and waits count twice against slowness wherever less than two lanes are offered",
         "they count half where less than half a lane is offered",
+        "half: 2 of 264 seats; twice: 20 of 264 seats",
     ),
     Constant(
         "START_MAX_MS",
@@ -150,14 +163,16 @@ TABLE: tuple[Constant, ...] = (
         "a day: longer starts are all alike, and sums stay within 64 bits",
         "starts of one and of two days are told apart",
         "starts of half a day and of a day are not",
+        "nothing in these fleets",
     ),
     Constant(
         "HOT_PPM",
         HOT_PPM,
         "ppm",
         "bound of the earlier allocator: high demand makes speed at most 8 times as important",
-        "at 16 replicas' worth of demand a host 8 % faster pays for a fetch",
-        "speed stops mattering more at 4 replicas' worth of demand",
+        "the demand of 16 replicas counts twice as much as that of 8",
+        "speed matters no more at 8 replicas' worth of demand than at 4",
+        "half: 20 of 264 seats; twice: 26 of 264 seats",
     ),
     Constant(
         "FAILED_START_MS",
@@ -166,6 +181,7 @@ TABLE: tuple[Constant, ...] = (
         "the cap of four such outweighs any usual fetch, as in the earlier allocator; the host stays the fallback",
         "one failure outweighs a fetch of 4 minutes",
         "one failure outweighs a fetch of 1 minute",
+        "half: 18 of 264 seats; twice: nothing",
     ),
     Constant(
         "FAILURES_COUNTED",
@@ -174,14 +190,16 @@ TABLE: tuple[Constant, ...] = (
         "with the row above at most 8 minutes, so that a better repaired host is not lost for a month",
         "a host that fails often is as bad as a fetch of 16 minutes",
         "as bad as one of 4 minutes",
+        "half: 18 of 264 seats; twice: 15 of 264 seats",
     ),
     Constant(
         "OWNER_RETURNS_PPM",
         OWNER_RETURNS_PPM,
         "ppm within the horizon",
         "one in five costs a restart: below half a warm time, so that it never outweighs what is there",
-        "a person's machine that is warming already loses by a hair against a server that has the files",
+        "a person's machine that warms wins by a tenth of a warm time against a server with the files",
         "the same order; only the shown harm is less",
+        "half: 2 of 264 seats; twice: 38 of 264 seats",
     ),
     Constant(
         "THROTTLES_MORE_PPM",
@@ -190,6 +208,7 @@ TABLE: tuple[Constant, ...] = (
         "half as likely as an owner's return, as half the memory is left",
         "a throttled server equals a person's machine",
         "the same order; only the shown harm is less",
+        "nothing in these fleets",
     ),
     Constant(
         "LEARN_TRUSTED",
@@ -198,6 +217,7 @@ TABLE: tuple[Constant, ...] = (
         "of the earlier allocator: four starts say what a fifth will take",
         "the link's own rate still has half a say after four starts",
         "two starts replace it",
+        "half: 33 of 264 seats, 4 advices; twice: 37 of 264 seats",
     ),
     Constant(
         "LEARN_VALID_MS",
@@ -206,6 +226,7 @@ TABLE: tuple[Constant, ...] = (
         "30 days: drivers, disks and networks change",
         "a time of a month ago still counts",
         "a host that is used once in three weeks never learns",
+        "half: 46 of 264 seats, 2 advices; twice: 42 of 264 seats, 4 advices",
     ),
     Constant(
         "LEARN_CAP_MS",
@@ -214,6 +235,7 @@ TABLE: tuple[Constant, ...] = (
         "an hour: whatever took longer was an accident",
         "accidents of two hours teach",
         "fetches of 40 minutes over slow links teach nothing",
+        "half: 12 of 264 seats; twice: 12 of 264 seats, 4 advices",
     ),
     Constant(
         "SPEED_TRUSTED",
@@ -222,6 +244,7 @@ TABLE: tuple[Constant, ...] = (
         "of the earlier allocator",
         "eight answers leave half the say to the hardware",
         "four are enough",
+        "nothing in these fleets",
     ),
     Constant(
         "SPEED_VALID_MS",
@@ -230,6 +253,7 @@ TABLE: tuple[Constant, ...] = (
         "of the earlier allocator: a quarter of an hour, as load and heat change",
         "a measurement of 15 minutes ago has half its weight",
         "one of 7.5 minutes ago has none",
+        "half: 49 of 264 seats; twice: 61 of 264 seats",
     ),
     Constant(
         "SLOWER_MAX_PPM",
@@ -238,14 +262,16 @@ TABLE: tuple[Constant, ...] = (
         "four times as long as the fastest: slower is overload, which is no property of a host",
         "a host 7 times as slow is told from one 4 times as slow",
         "hosts 2.5 and 4 times as slow are alike",
+        "nothing in these fleets",
     ),
     Constant(
         "HARDWARE_PPM",
         HARDWARE_PPM,
         "ppm of a request's time",
         "never outweighs the default fetch of 30 s below 5 times the demand of one replica",
-        "a guess outweighs a fetch at 2.5 times",
-        "at no demand: only ties",
+        "the largest guess outweighs that fetch at 2.5 times the demand of a replica",
+        "no guess ever outweighs that fetch: only ties",
+        "half: 68 of 264 seats; twice: 63 of 264 seats",
     ),
     Constant(
         "MAIN_PART_PPM",
@@ -254,14 +280,16 @@ TABLE: tuple[Constant, ...] = (
         "decoding reads all weights for each token: most of a request is memory, of an image compute",
         "compute and memory cannot be told apart: the rest would be negative",
         "a card with little bandwidth and much compute is taken for text",
+        "half: 51 of 264 seats; twice: 23 of 264 seats",
     ),
     Constant(
         "REVIEW_PPM",
         REVIEW_PPM,
         "ppm of the proposed host's harm",
         "a fifth: above the noise of measured speeds",
-        "a proposal holds though another host starts in 2 s instead of 3",
-        "measurements that jitter by more than a tenth overturn proposals",
+        "a proposal holds against a host that is better by two fifths",
+        "measurements that jitter by more than a tenth overturn it",
+        "half: 24 of 264 seats; twice: 19 of 264 seats",
     ),
     Constant(
         "VICTIM_AGE_MS",
@@ -270,6 +298,7 @@ TABLE: tuple[Constant, ...] = (
         "of the earlier allocator: what was fetched for a guess gets a quarter of an hour to be right",
         "a wrong guess blocks its bytes for half an hour",
         "guesses displace each other within 8 minutes",
+        "nothing in these fleets",
     ),
     Constant(
         "VICTIM_GAIN_PPM",
@@ -278,6 +307,7 @@ TABLE: tuple[Constant, ...] = (
         "of the earlier allocator: twice the worth, or the transfer is not paid",
         "only four times the value displaces",
         "a value as good as equal displaces: transfers without end",
+        "nothing in these fleets",
     ),
     Constant(
         "VICTIMS",
@@ -286,6 +316,7 @@ TABLE: tuple[Constant, ...] = (
         "of the earlier allocator: one wave",
         "six small artifacts make way for a large one",
         "one does",
+        "nothing in these fleets",
     ),
     Constant(
         "VICTIM_CANDIDATES",
@@ -294,6 +325,7 @@ TABLE: tuple[Constant, ...] = (
         "bound of work: 696 groups of up to three",
         "5,488 groups are compared for each full host",
         "of more than 8 artifacts some are never looked at",
+        "nothing in these fleets",
     ),
     Constant(
         "EXPIRIES",
@@ -302,6 +334,7 @@ TABLE: tuple[Constant, ...] = (
         "of the earlier allocator: one at a time",
         "two go at once",
         "none ever goes: the disk fills with wrong guesses",
+        "half: 8 advices; twice: 6 advices",
     ),
     Constant(
         "GUESSED_PROFILES",
@@ -310,5 +343,6 @@ TABLE: tuple[Constant, ...] = (
         "bound of work: those with most at stake; one prefetch comes of them",
         "large fleets look at twice as many before each guess",
         "a small artifact of the 40th profile by stake is never found",
+        "nothing in these fleets",
     ),
 )
