@@ -15,6 +15,7 @@ import typer
 
 from gridops.base import limits
 from gridops.base.errors import Failed, GridopsError
+from gridops.base.ids import HostId
 from gridops.cli import exits
 from gridops.cli.client import connect
 from gridops.cli.output import Context, Usage, context_of, dump_json, dump_line, write_file
@@ -35,6 +36,7 @@ from gridops.files.plandoc import render_plan
 from gridops.model.intent import Intent
 from gridops.model.plan import Plan
 from gridops.model.policy import Mode
+from gridops.model.snapshot import SnapshotSource
 from gridops.planner.fixes import first_fix
 from gridops.planner.planner import Inputs
 from gridops.planner.render_fixes import hint_lines
@@ -169,8 +171,19 @@ def _words(call: Call, seen: Seen, plan: Plan) -> Words:
         exit_code=_exit(plan, call.asked),
         next_steps=next_steps,
         halt=halt,
+        unheard=_unheard(call, seen, plan),
         show_all=call.asked.show_all,
     )
+
+
+def _unheard(call: Call, seen: Seen, plan: Plan) -> frozenset[HostId]:
+    """Hosts with a place in the plan that nobody had heard for too long when it was made."""
+    if seen.snapshot.source is SnapshotSource.DECLARED:
+        return frozenset()
+    at_ms = seen.snapshot.observed_ms if seen.snapshot.source is SnapshotSource.STATE else call.now_ms
+    patience_ms = call.intent.desired.planning.heartbeat.stale_after_ms
+    heard = {h.host for h in seen.snapshot.hosts if not h.goodbye and at_ms - h.observed_ms <= patience_ms}
+    return frozenset(d.source.host for d in plan.decisions if d.source is not None) - heard
 
 
 def _ahead(context: Context, plan: Plan, seen: Seen) -> tuple[tuple[tuple[str, str], ...], str]:

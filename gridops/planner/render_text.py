@@ -27,6 +27,7 @@ from gridops.planner.render_words import (
     is_empty,
     longest_ms,
     nowhere,
+    out_of_reach,
     place_line,
     replicas_before_after,
     route,
@@ -62,8 +63,8 @@ def render_text(plan: Plan, context: Context, style: Style = Style()) -> list[st
     """The answer of `gridops plan`, as lines without line ends."""
     if is_empty(plan):
         return [*_no_changes(plan, context, style), *_remarks(plan, style), *_unchanged(plan, context, style)]
-    table = _table(plan, style) if style.width >= WIDE else None
-    body = _blocks(plan, style) if table is None else table
+    table = _table(plan, context, style) if style.width >= WIDE else None
+    body = _blocks(plan, context, style) if table is None else table
     legend = _legend(plan, style) if table is None else []
     return [
         *_heading(plan, context, style),
@@ -146,7 +147,7 @@ def _legend(plan: Plan, style: Style) -> list[str]:
     return ["   ".join(painted[n] for n in numbers) for numbers in flow(bare, "   ", style.width)]
 
 
-def _blocks(plan: Plan, style: Style) -> list[str]:
+def _blocks(plan: Plan, context: Context, style: Style) -> list[str]:
     lines: list[str] = []
     names = [d.replica for d in plan.decisions] + [u.replica for u in extra_unplaced(plan)]
     column = min(max(cells(name) for name in names), 24)
@@ -155,7 +156,9 @@ def _blocks(plan: Plan, style: Style) -> list[str]:
         shared = len({(why(d, style.symbols.arrow), d.cause.at) for d in group}) == 1
         lines += _block_head(group[0], profiles, style) if shared else [style.paint(group[0].profile, "head")]
         for decision in group:
-            lines += _decision(decision, plan, style, column, with_why=not shared)
+            parts = _facts(decision, plan, context, style)
+            parts += [] if shared else [_why_at(decision, style)]
+            lines += _decision(decision, parts, style, column)
     for unplaced in extra_unplaced(plan):
         mark = style.symbols.of(DecisionKind.CANNOT_PLACE)
         text = f"{clean(nowhere(unplaced))}; gridops explain {unplaced.replica}"
@@ -178,13 +181,14 @@ def _block_head(decision: Decision, column: int, style: Style) -> list[str]:
     return [style.paint(name, "head") + lines[0][len(name) :], *lines[1:]]
 
 
-def _decision(decision: Decision, plan: Plan, style: Style, column: int, *, with_why: bool) -> list[str]:
+def _why_at(decision: Decision, style: Style) -> str:
+    at = clean(place_line(decision.cause.at))
+    return clean(why(decision, style.symbols.arrow)) + (f" ({at})" if at else "")
+
+
+def _decision(decision: Decision, parts: list[str], style: Style, column: int) -> list[str]:
     first = f"  {style.symbols.of(decision.kind)} {pad(decision.replica, column)}   "
     indent = " " * cells(f"  x {'':{column}}   ")
-    parts = _facts(decision, plan, style)
-    if with_why:
-        at = place_line(decision.cause.at)
-        parts.append(clean(why(decision, style.symbols.arrow)) + (f" ({clean(at)})" if at else ""))
     lines: list[str] = []
     room = style.width - len(indent)
     for part in parts:
@@ -199,12 +203,14 @@ def _decision(decision: Decision, plan: Plan, style: Style, column: int, *, with
     return _painted([line.rstrip() for line in lines], decision.kind.value, style)
 
 
-def _facts(decision: Decision, plan: Plan, style: Style) -> list[str]:
+def _facts(decision: Decision, plan: Plan, context: Context, style: Style) -> list[str]:
     """Where, at what price, and what else on-call must know before saying yes."""
     if decision.kind is DecisionKind.CANNOT_PLACE:
         return [f"{clean(nowhere(unplaced_of(plan, decision)))}; gridops explain {decision.replica}"]
     parts = [route(decision, plan, style.symbols.arrow), cost(decision)]
-    if decision.kind is DecisionKind.MOVE:
+    if out_of_reach(decision, context.unheard):
+        parts.append("nobody can stop the old one: its host is out of reach")
+    elif decision.kind is DecisionKind.MOVE:
         parts.append("stops before the new one is ready" if decision.cost.dip else "starts before the old one stops")
     elif decision.cost.dip and decision.kind is not DecisionKind.REMOVE:
         parts.append(f"{decision.cost.dip} missing meanwhile")
@@ -219,9 +225,9 @@ def _painted(lines: list[str], role: str, style: Style) -> list[str]:
     return [lines[0][:2] + style.paint(mark, role) + lines[0][3:], *lines[1:]]
 
 
-def _table(plan: Plan, style: Style) -> list[str] | None:
+def _table(plan: Plan, context: Context, style: Style) -> list[str] | None:
     rows: list[tuple[str, ...]] = [("", "REPLICA", "FROM", "TO", "WHY", "COST", "CAPACITY")]
-    rows += [_row(decision, plan, style) for decision in plan.decisions]
+    rows += [_row(decision, plan, context, style) for decision in plan.decisions]
     for u in extra_unplaced(plan):
         mark = style.symbols.of(DecisionKind.CANNOT_PLACE)
         rows.append((mark, u.replica, style.symbols.none, "nowhere", clean(nowhere(u)), style.symbols.none, ""))
@@ -240,7 +246,7 @@ def _table(plan: Plan, style: Style) -> list[str] | None:
     return lines
 
 
-def _row(decision: Decision, plan: Plan, style: Style) -> tuple[str, ...]:
+def _row(decision: Decision, plan: Plan, context: Context, style: Style) -> tuple[str, ...]:
     none, arrow = style.symbols.none, style.symbols.arrow
     source = seat(decision.source, plan) or none
     target = seat(decision.target, plan) or none
@@ -255,7 +261,8 @@ def _row(decision: Decision, plan: Plan, style: Style) -> tuple[str, ...]:
     price = cost(decision).removeprefix("copy ").replace(", ", "  ") or none
     return (
         style.symbols.of(decision.kind), decision.replica, source, target, clean(reason), price,
-        _capacity(decision, plan, arrow),
+        _capacity(decision, plan, arrow)
+        + (", old out of reach" if out_of_reach(decision, context.unheard) else ""),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gridops.base.ids import HostId, replica_key, short
 from gridops.base.units import render_bytes, render_lack, render_ms
-from gridops.model.plan import Decision, DecisionKind, Plan, Seat, Unplaced
+from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan, Seat, Unplaced
 from gridops.model.policy import ScopeBudgets, ScopeMode
 
 ORDER = (DecisionKind.PLACE, DecisionKind.MOVE, DecisionKind.CHANGE, DecisionKind.REMOVE, DecisionKind.CANNOT_PLACE)
@@ -62,6 +62,8 @@ class Context:
     """(label, command) pairs; only commands that exist."""
     halt: str = ""
     """Why nobody writes or carries out a plan now, as a sentence."""
+    unheard: frozenset[HostId] = frozenset()
+    """Hosts that were silent when the plan was made."""
     show_all: bool = False
 
 
@@ -107,6 +109,13 @@ def route(decision: Decision, plan: Plan, arrow: str) -> str:
     """`forge [0] => anvil [1]`; one seat where it stays, or where there is only one."""
     seats = [seat(s, plan) for s in (decision.source, decision.target) if s is not None]
     return f" {arrow} ".join(dict.fromkeys(seats))
+
+
+def out_of_reach(decision: Decision, unheard: frozenset[HostId]) -> bool:
+    """Nobody can stop what still runs at the source: its host was lost, expunged or does not answer."""
+    if decision.source is None:
+        return False
+    return decision.cause.kind is CauseKind.HOST_LOST or decision.source.host in unheard
 
 
 def _all_gpus(devices: tuple[str, ...]) -> bool:

@@ -9,17 +9,22 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from ruamel.yaml import YAML
 
 from gridops.base.record import from_data, to_data
 from gridops.cli import exits
+from gridops.cli.output import Context
+from gridops.cli.plan import Asked, Call, _unheard
+from gridops.cli.planning import Seen, intent_of, place_of
 from gridops.files.load import load
 from gridops.files.tree import WorkingTree
 from gridops.files.write import write_host_key
 from gridops.model.fleet import DeviceKind, HostKey
-from gridops.model.plan import Plan
+from gridops.model.plan import Cause, CauseKind, Decision, DecisionKind, Plan, Seat
+from gridops.model.policy import ActionClass, Risk
 from gridops.model.snapshot import DeviceReport, HostReport, Snapshot, SnapshotSource
 from gridops.planner.declared import declared_snapshot
 
@@ -269,6 +274,30 @@ def test_nobody_is_told_to_wait_for_a_plan_that_nobody_writes(
         assert words in told, answer.err + answer.out
     for words in unsaid:
         assert words not in told
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "goodbye", "silent"), [(1_000, False, False), (600_000, False, True), (1_000, True, True)]
+)
+def test_a_host_nobody_hears_is_known_to_be_out_of_reach(age_ms, goodbye, silent, fleet) -> None:
+    context = Context(directory=fleet)
+    place = place_of(context)
+    call = Call(context, Asked(None, "auto", None, False, False, False, False), place, intent_of(place), NOW)
+    report = HostReport(host="alpha", observed_ms=NOW - age_ms, goodbye=goodbye)
+    seen = Seen(Snapshot(source=SnapshotSource.LIVE, observed_ms=NOW, hosts=(report,)))
+    leaves = Decision(
+        n=1,
+        kind=DecisionKind.MOVE,
+        replica="smollm/1",
+        profile="smollm",
+        action_class=ActionClass.REPAIR,
+        risk=Risk.ROUTINE,
+        cause=Cause(kind=CauseKind.DRAIN, detail="host is draining"),
+        change_set=1,
+        source=Seat(host="alpha", devices=("cpu0",)),
+    )
+    plan = SimpleNamespace(decisions=(leaves,))
+    assert _unheard(call, seen, plan) == (frozenset({"alpha"}) if silent else frozenset())
 
 
 def _record(document) -> dict:

@@ -154,3 +154,17 @@ def test_wrapping_keeps_every_word_and_the_width(text, width) -> None:
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     for line in lines:
         assert cells(line) <= width or " " not in line.strip()
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_nobody_is_said_to_stop_what_runs_on_a_host_out_of_reach(width) -> None:
+    plan, style = story(), Style(width)
+    move = next(d for d in plan.decisions if d.kind is DecisionKind.MOVE)
+    lost = replace(move, cause=Cause(kind=CauseKind.HOST_LOST, detail="eu1-gpu-03: no heartbeat for 5 min"))
+    gone = replace(plan, decisions=tuple(lost if d is move else d for d in plan.decisions))
+    silent = replace(CONTEXT, unheard=frozenset({move.source.host}))
+    for text in (render_text(gone, CONTEXT, style), render_text(plan, silent, style)):
+        words = " ".join(" ".join(text).split())
+        assert "out of reach" in words
+        assert "before the old one stops" not in words
+    assert "out of reach" not in "\n".join(render_text(plan, CONTEXT, style))
