@@ -7,6 +7,7 @@ return nothing or an exit code, and raise the errors of `base.errors`; nothing e
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import signal
@@ -22,7 +23,7 @@ import typer.core
 import typer.main
 
 from gridops import __version__
-from gridops.base.errors import GridopsError
+from gridops.base.errors import Failed, GridopsError
 from gridops.cli import exits
 from gridops.cli.completion import VARIABLE
 from gridops.cli.errors import report, report_bug
@@ -33,6 +34,7 @@ from gridops.files.near import nearest
 
 # The library's usage errors share one base, which it does not export by name.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 class Terminated(BaseException):
@@ -116,11 +118,7 @@ def run(args: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except GridopsError as error:
-        try:
-            return report(error, context)
-        except BrokenPipeError:
-            _hush()
-            return error.exit_code
+        return _tell(error, context)
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return exits.INTERRUPTED
@@ -129,7 +127,21 @@ def run(args: Sequence[str]) -> int:
     except (ReaderGone, BrokenPipeError):
         return _hush()
     except Exception as fault:  # noqa: BLE001 - the one place where a fault of ours becomes an exit code
-        return report_bug(fault, args, context)
+        if isinstance(fault, OSError) and (fault.filename is not None or fault.errno in _FULL):
+            # A folder that cannot be written, or a full disk behind stdout: the world's fault, not ours.
+            return _tell(Failed(f"{fault.filename or 'the answer'}: {fault.strerror}"), context)
+        with contextlib.suppress(OSError):
+            report_bug(fault, args, context)
+        _hush()
+        return exits.BUG
+
+
+def _tell(error: GridopsError, context: Context) -> int:
+    """Tell about an expected error; where nobody can be told any more the exit code still says it."""
+    with contextlib.suppress(OSError):
+        report(error, context)
+    _hush()
+    return error.exit_code
 
 
 def _call(args: Sequence[str]) -> int:
@@ -204,7 +216,13 @@ def _context_for_errors(args: Sequence[str]) -> Context:
 
 
 def _prepare_streams() -> None:
-    """Answers are UTF-8 wherever they go; a terminal that cannot show a sign gets it escaped, never an exception."""
+    """Answers are UTF-8 wherever they go; a terminal that cannot show a sign gets it escaped, never an exception.
+
+    A stream that the caller closed leads nowhere: without one, talk would be printed among the answers.
+    """
+    for name, how in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, how, encoding="utf-8"))  # noqa: SIM115 - open until the process ends
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -225,6 +243,6 @@ def _hush() -> int:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except BrokenPipeError:
+            except OSError:
                 os.dup2(nowhere, cast(int, stream.fileno()))
     return exits.OK

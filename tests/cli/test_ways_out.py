@@ -352,3 +352,34 @@ def test_what_is_missing_is_said_in_one_line_with_the_help_of_that_command(args:
     done = program(*args)
     assert done.returncode == 64
     assert done.stderr.splitlines()[1:] == [f"  hint: see: {hint}"]
+
+
+ANSWERS = ("schema profile", "plan -o json", "plan -o jsonl", "rule GO203", "validate", "help")
+
+
+def shell(line: str, where: Path) -> subprocess.CompletedProcess[str]:
+    """One line of a shell, `gridops` being this program."""
+    text = f'gridops() {{ "{sys.executable}" -m gridops -C "{where}" "$@"; }}; {line}'
+    return subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_that_finds_no_room_is_a_failure_and_no_fault(answer: str, fleet: Path) -> None:
+    done = shell(f"gridops {answer} >/dev/full", fleet)
+    assert done.returncode == exits.FAILED, done.stderr
+    assert done.stderr.endswith("error: the answer: No space left on device\n")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_closed_stream_leads_nowhere(answer: str, fleet: Path) -> None:
+    whole = shell(f"gridops {answer}", fleet)
+    unread, untold = shell(f"gridops {answer} >&-", fleet), shell(f"gridops {answer} 2>&- <&-", fleet)
+    assert (unread.returncode, untold.returncode) == (whole.returncode, whole.returncode), unread.stderr
+    assert untold.stdout.count("\n") == whole.stdout.count("\n"), "no talk among the answers"
+
+
+def test_a_folder_that_cannot_be_written_is_named(call) -> None:
+    answer = call("init", "/proc/fleet")
+    assert answer.code == exits.FAILED
+    assert answer.err.startswith("error: /proc/fleet: ")
