@@ -33,6 +33,7 @@ from gridops_agent.core.events import (
     Ended,
     Enqueue,
     Event,
+    Heard,
     Proved,
     RetryDue,
     StartAgain,
@@ -87,8 +88,16 @@ class Effects:
                 await asyncio.sleep(LEDGER_RETRY_S)
 
     async def tell_once(self, event: Event) -> bool:
-        """Tell the heart or raise Unwritable: for what must not happen if it cannot be remembered."""
+        """Tell the heart or raise Unwritable: for what must not happen if it cannot be remembered.
+
+        Raises Refusal for a directive that the heart refused as a whole, so that it counts as bad talk and its alarm
+        ends with the next good one.
+        """
+        word = self._memory.host.last_word
         effects = await self._memory.take(event)
+        refused = next((e for e in effects if isinstance(e, Warn)), None)
+        if isinstance(event, Heard) and refused is not None and self._memory.host.last_word is word:
+            raise Refusal(refused.code, refused.text)
         self.carry_out(tuple(e for e in effects if not isinstance(e, Act)))
         return any(isinstance(e, Act) for e in effects)
 

@@ -22,7 +22,7 @@ from gridops.base.errors import Failed, Refusal, Unreachable
 from gridops.base.ids import Digest, HostId, PersonName
 from gridops.base.record import digest_of, from_bytes, from_data, to_bytes, to_data
 from gridops.model.snapshot import HostState, ResidencyState
-from gridops.protocol.messages import Beat, Heartbeat, JoinReply, JoinRequest, Outcome, Receipt
+from gridops.protocol.messages import Beat, Heartbeat, JoinReply, JoinRequest, Outcome, Receipt, Term
 from gridops.protocol.open import open_heartbeat, open_receipt
 from gridops.trust.envelope import open_envelope, seal
 from gridops.trust.join import Token, join_key, make_token, parse_token, reply_mac, request_mac, same_mac
@@ -222,6 +222,24 @@ async def test_a_controller_that_answers_well_again_ends_what_was_said_against_i
             assert await agent._beat_kindly() is not None
             assert desk.beats[-1].alarms == (alarm,), "it was told"
             assert agent.alarms.now() == ()
+
+
+async def test_the_alarm_about_a_former_term_ends_when_a_good_term_is_obeyed_again(desk: Desk) -> None:
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            desk.changes = {"term": Term(epoch=1, counter=9)}
+            assert await agent._beat_kindly() is not None
+            desk.changes = {"term": Term(epoch=1, counter=8)}
+            assert await agent._beat_kindly() is None
+            (alarm,) = agent.alarms.now()
+            assert alarm.startswith("stale_term: ")
+            assert agent._talk.startswith("refused: ")
+            desk.changes = {"term": Term(epoch=1, counter=10)}
+            assert await agent._beat_kindly() is not None
+            assert desk.beats[-1].alarms == (alarm,), "it was told"
+            assert agent.alarms.now() == ()
+            assert agent._talk == "fresh"
 
 
 async def test_an_hour_between_the_clocks_is_no_reason_to_stop(desk: Desk) -> None:
