@@ -137,8 +137,7 @@ class Opening:
         grid = self.grid
         if self._seen == grid.seen:
             return
-        found = self.place[grid.changed(self._seen)]
-        self._seen = grid.seen
+        found, self._seen = self.place[grid.changed(self._seen)], grid.seen
         marked = np.zeros(len(self.rows), np.bool_)
         marked[found[found >= 0]] = True
         at = np.flatnonzero(marked)
