@@ -33,6 +33,7 @@ SCHEMA = "gridops.agent-status/1"
 PROBE_BYTES = 64 << 10
 """What is tried to be written: more than one step of the ledger takes, less than anybody misses for a moment."""
 DOUBT_LOOKS = 10
+NOT_ASKED = "not known: only a running agent asks it"
 _SAID = {Proof.GONE: "gone", Proof.NOT_OURS: "not proved"}
 
 
@@ -87,7 +88,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
     live = _live(config.status) if running else {}
     flights = live.get("in_flight", {})
     supervisor = Supervisor(here(), config.state)
-    absent = "not told: it could leave no note in its state folder" if running else "not running"
+    absent = "not told: it could leave no note in its state folder" if running else NOT_ASKED
     alarms = [*live.get("alarms", []), *_unwritable(config)]
     if damage and not any(alarm.startswith(codes.LEDGER_DAMAGED.code) for alarm in alarms):
         alarms.append(f"{codes.LEDGER_DAMAGED.code}: {damage}")
@@ -120,6 +121,11 @@ def status(config: Config, running: bool) -> dict[str, Any]:
             for held in sorted(host.held.values(), key=lambda h: (h.replica, h.body))
         ],
     }
+
+
+def _standing(seen: Mapping[str, Any]) -> str:
+    """The host's state; of an agent that does not run, that it is the agent that does not."""
+    return str(seen["state"]) if seen["running"] else "agent not running"
 
 
 def _residency(held: Held, supervisor: Supervisor, flights: Mapping[str, int]) -> dict[str, Any]:
@@ -193,7 +199,7 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
     """The answer as text for people."""
     heard = seen["heard_ms"]
     ago = f", last word {render_ms(max(0, now_ms - heard))} ago" if heard is not None else ""
-    lines = [f"{seen['host']}  {seen['state']}, controller {seen['talk']}{ago}"]
+    lines = [f"{seen['host']}  {_standing(seen)}, controller {seen['talk']}{ago}"]
     lines += [f"  {reason}" for reason in seen["reasons"]]
     if seen["endpoint"]:
         lines.append(f"front {seen['endpoint']}")

@@ -336,3 +336,12 @@ async def test_two_agents_never_share_a_state_folder(site: Site) -> None:
                 pass
     async with site.agent() as agent:
         assert agent.memory.host.commands == {}
+
+
+async def test_of_a_controller_that_nobody_asks_nothing_is_claimed(site: Site) -> None:
+    async with site.agent() as agent:
+        agent._write_status()
+    seen = status(site.config, False)
+    assert seen["talk"].startswith("not known")
+    first = render(seen, 0).splitlines()[0]
+    assert first == f"{seen['host']}  agent not running, controller not known: only a running agent asks it"
