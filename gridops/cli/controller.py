@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gridops.base.errors import BadSetup
 from gridops.base.units import counted
-from gridops.cli.output import context_of, dump_json
+from gridops.cli.output import Context, context_of, dump_json
+from gridops.cli.tables import fitted
+from gridops.controller.statedir import SEED, TLS_CERT, TLS_KEY
 
 EXAMPLES = """\b
 Examples:
@@ -44,7 +50,9 @@ def rebuild(
     context = context_of(ctx)
     context.check(("text", "json"))
     found = ground(context.directory)
-    memory = make(found, opening(found, state))
+    begun = opening(found, state)
+    with keys_wanted(begun.state.path):
+        memory = make(found, begun)
 
     def text(memory: Memory = memory) -> str:
         lines = [f"Rebuilt the controller's journal from commit {memory.commit[:7]}."]
@@ -53,10 +61,33 @@ def rebuild(
             lines.append("  no plan was ever applied, so nothing is in force")
         if memory.kept is not None:
             lines.append(f"The old journal is kept as {memory.kept}")
-        lines += [NOT_RECOVERED, "Start it: gridops watch. Hosts are taken over as they report; no engine restarts."]
-        return "\n".join(lines)
+        lines += [NOT_RECOVERED, "Hosts are taken over as they report; no engine restarts."]
+        # A command is copied, so it is never broken.
+        return "\n".join((*fitted(lines, context.columns()), f"Start it: {_watch(context, state)}"))
 
     context.emit({"text": text, "json": lambda: dump_json(_document(memory))})
+
+
+def _watch(context: Context, state: Path | None) -> str:
+    """The command that starts exactly the controller that was rebuilt."""
+    where = () if context.directory == Path() else ("-C", str(context.directory))
+    folder = () if state is None else ("--state", str(state))
+    return shlex.join(("gridops", *where, "watch", *folder))
+
+
+@contextlib.contextmanager
+def keys_wanted(folder: Path) -> Iterator[None]:
+    """A fleet that has a root document has keys already: where they are missing here, a copy of them is wanted."""
+    try:
+        yield
+    except BadSetup as error:
+        if all((folder / name).exists() for name in (SEED, TLS_CERT, TLS_KEY)):
+            raise
+        hints = (
+            f"put your copy of the controller's `keys` folder there: {(folder / SEED).parent}",
+            "or name the folder that holds them: --state DIR",
+        )
+        raise BadSetup(error.message, hints=hints) from error
 
 
 def _document(memory: object) -> dict[str, object]:

@@ -14,6 +14,7 @@ import typer
 
 from gridops.base.errors import BadSetup, Failed, NoRoom
 from gridops.base.units import parse_ms
+from gridops.cli.controller import keys_wanted
 from gridops.cli.output import Usage, context_of
 
 EXAMPLES = """\b
@@ -58,7 +59,7 @@ def run(
         begun = opening(found, state)
 
     def begin() -> Shell:
-        with _settled():
+        with _settled(), keys_wanted(begun.state.path):
             return Shell(Controller(begun), found.checkout, Options(address, every_s, once))
 
     return lasting(begin, begun.state, address)
