@@ -26,7 +26,7 @@ from gridops.planner.fixes import Found, fixes_for
 from gridops.planner.planner import Inputs
 from gridops.planner.render_explain import explain_document, explain_lines
 from gridops.planner.render_text import Style
-from gridops.planner.render_words import ASCII, UTF8
+from gridops.planner.render_words import ASCII, UTF8, short_plan
 from gridops.planner.render_words import Context as Words
 
 
@@ -72,7 +72,7 @@ def explain(
         raise _unknown(name, [one.plan for one in made])
     shown, fixes = _complete(known, name)
     style = Style(context.width(), UTF8 if context.utf8() else ASCII)
-    words = Words(now_ms=now_ms, show_all=context.verbosity > 0)
+    words = Words(now_ms=now_ms, show_all=context.verbosity > 0, stored=known.inputs is None, in_force=known.in_force)
     context.emit(
         {
             "text": lambda: "\n".join(explain_lines(shown, name, words, style, fixes) or ()),
@@ -85,8 +85,8 @@ def _profile(context: Context, profile: ProfileName, stored: str | None, against
     """Every replica of a profile, one line each."""
     plans = _plans(context, place_of(context), stored, against, now_ms)
     symbols = UTF8 if context.utf8() else ASCII
-    lists = ((one.plan, replicas.lines_of(one.plan, profile, one.observed, symbols)) for one in plans)
-    found = next(((made, lines) for made, lines in lists if lines), None)
+    lists = ((one, replicas.lines_of(one.plan, profile, one.observed, symbols)) for one in plans)
+    found = next(((one, lines) for one, lines in lists if lines), None)
     if found is None:
         raise _unknown_profile(profile, [one.plan for one in plans])
     made, lines = found
@@ -94,8 +94,8 @@ def _profile(context: Context, profile: ProfileName, stored: str | None, against
     more = f"gridops explain{flags}"
     context.emit(
         {
-            "text": lambda: "\n".join(replicas.text_lines(made, profile, lines, more)),
-            "json": lambda: dump_json(replicas.document(made, profile, lines, more)),
+            "text": lambda: "\n".join(replicas.text_lines(made.plan, profile, lines, more, made.name)),
+            "json": lambda: dump_json(replicas.document(made.plan, profile, lines, more)),
         }
     )
 
@@ -112,6 +112,19 @@ class Made:
         """What was observed, if anything was."""
         seen = self.inputs.snapshot if self.inputs is not None else None
         return seen if seen is not None and seen.source is not SnapshotSource.DECLARED else None
+
+    @property
+    def in_force(self) -> str:
+        """Short name of the plan that a new one was compared with; empty where there is none."""
+        parent = self.inputs.parent if self.inputs is not None else None
+        return "" if parent is None else short_plan(parent)
+
+    @property
+    def name(self) -> str:
+        """What to call it: a new plan that changes nothing says what the plan in force says."""
+        if self.inputs is None or self.plan.decisions or not self.in_force:
+            return f"plan {short_plan(self.plan)}"
+        return f"plan {self.in_force} in force"
 
 
 def _plans(context: Context, place: Place, stored: str | None, against: str, now_ms: int) -> list[Made]:

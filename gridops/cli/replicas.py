@@ -14,7 +14,7 @@ from gridops.base.ids import HostId, ProfileName, ReplicaId, split_replica
 from gridops.cli.tables import table
 from gridops.model.plan import DecisionKind, Plan
 from gridops.model.snapshot import HostReport, Ownership, Residency, ResidencyState, Snapshot
-from gridops.planner.render_words import ASCII, Symbols, nowhere, seat, short_plan, why
+from gridops.planner.render_words import ASCII, Symbols, nowhere, seat, why
 
 SCHEMA = "gridops.explain-profile/1"
 NOWHERE = "nowhere"
@@ -45,14 +45,14 @@ def replicas_of(plan: Plan, profile: ProfileName | None = None) -> list[ReplicaI
     return sorted((r for r in every if profile in (None, split_replica(r)[0])), key=split_replica)
 
 
-def text_lines(plan: Plan, profile: ProfileName, found: Sequence[Line], more: str) -> list[str]:
-    """The list for people. `more` is the command that explains one replica, without its name."""
+def text_lines(plan: Plan, profile: ProfileName, found: Sequence[Line], more: str, name: str) -> list[str]:
+    """The list for people. `more` is the command that explains one replica, without its name; `name` is the plan's."""
     rows = [(line.replica, line.where, line.state, line.reason) for line in found]
     first = min(found, key=lambda line: line.interest)
     counted = "1 replica" if len(found) == 1 else f"{len(found)} replicas"
     state = " (planned from declarations alone, so that no state is known)" if plan.hypothetical else ""
     return [
-        f"{profile}: {counted}, plan {short_plan(plan)}{state}",
+        f"{profile}: {counted}, {name}{state}",
         "",
         *table(("REPLICA", "WHERE", "STATE", "REASON"), rows),
         "",

@@ -55,7 +55,9 @@ def explain_lines(
     choice = next((c for c in plan.report.choices if c.replica == replica), None)
     if assignment is None and decision is None and unplaced is None:
         return None
-    lines = [*_head(plan, replica, assignment, decision, style), "", *_chain(plan, decision, context, style)]
+    where = seat(assignment.seat, plan) if assignment is not None else "nowhere"
+    head = _head(f"{replica} {style.symbols.arrow} {where}", _stands(plan, decision, context), style)
+    lines = [*head, "", *_chain(plan, decision, context, style)]
     if assignment is not None:
         lines += [*_runs(plan, assignment, style), ""]
         lines += _chosen(choice, decision, context, style)
@@ -89,12 +91,16 @@ def _decision(plan: Plan, replica: ReplicaId) -> Decision | None:
     return next((d for d in plan.decisions if d.replica == replica), None)
 
 
-def _head(
-    plan: Plan, replica: ReplicaId, assignment: Assignment | None, decision: Decision | None, style: Style
-) -> list[str]:
-    where = seat(assignment.seat, plan) if assignment is not None else "nowhere"
-    number = f", decision {decision.n}" if decision is not None else ", stays as it is"
-    left, right = f"{replica} {style.symbols.arrow} {where}", f"plan {short_plan(plan)}{number}"
+def _stands(plan: Plan, decision: Decision | None, context: Context) -> str:
+    """By which plan, as a name that `plans show` knows: what stays stays by the plan in force, not by a new one."""
+    if decision is not None:
+        return f"plan {short_plan(plan)}, decision {decision.n}"
+    if context.stored:
+        return f"plan {short_plan(plan)}, stays as it is"
+    return f"plan {context.in_force} in force, stays as it is" if context.in_force else "stays as it is"
+
+
+def _head(left: str, right: str, style: Style) -> list[str]:
     gap = style.width - cells(left) - cells(right)
     return [left + " " * gap + right] if gap >= 2 else [left, "  " + right]
 

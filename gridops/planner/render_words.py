@@ -64,6 +64,10 @@ class Context:
     """Why nobody writes or carries out a plan now, as a sentence."""
     unheard: frozenset[HostId] = frozenset()
     """Hosts that were silent when the plan was made."""
+    stored: bool = True
+    """The plan is one that lies in git. A new one has a name that no command but `plan` knows."""
+    in_force: str = ""
+    """Short name of the plan in force, of a new plan."""
     show_all: bool = False
 
 

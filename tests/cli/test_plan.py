@@ -230,6 +230,20 @@ def test_the_controllers_state_and_target_are_used_when_it_answers(trusted, call
     assert call("plan", "-C", trusted.root, "--against", "live").code == exits.UNREACHABLE
 
 
+def answer_live(trusted, controller, *targets) -> None:
+    """The controller hears every declared host now, and these plans are in force."""
+    device = DeviceReport(id="cpu0", kind=DeviceKind.CPU, total_bytes=8 * GIB)
+    now = int(time.time() * 1000)
+    snapshot = live_snapshot(trusted.root, now)
+    hosts = tuple(replace(h, observed_ms=now, devices=(device,)) for h in snapshot.hosts)
+    document = {
+        "watching_since_ms": now,
+        "snapshot": to_data(replace(snapshot, hosts=hosts)),
+        "targets": [{"scope": t.scope, "plan": to_data(t)} for t in targets],
+    }
+    controller.answers["/v1/snapshot"] = (200, document)
+
+
 def admit(trusted, git) -> None:
     for host in load(WorkingTree(trusted.root)).desired.hosts:
         write_host_key(trusted.root, HostKey(host=host.id, key=f"ed25519:{host.id.encode().hex():0>64}"))
@@ -252,18 +266,7 @@ def admit(trusted, git) -> None:
 def test_nobody_is_told_to_wait_for_a_plan_that_nobody_writes(
     mode, said, unsaid, trusted, call, git, controller
 ) -> None:
-    device = DeviceReport(id="cpu0", kind=DeviceKind.CPU, total_bytes=8 * GIB)
-    snapshot = live_snapshot(trusted.root, NOW)
-    now = int(time.time() * 1000)
-    hosts = tuple(replace(h, observed_ms=now, devices=(device,)) for h in snapshot.hosts)
-    controller.answers["/v1/snapshot"] = (
-        200,
-        {
-            "watching_since_ms": now,
-            "snapshot": to_data(replace(snapshot, observed_ms=now, hosts=hosts)),
-            "targets": [],
-        },
-    )
+    answer_live(trusted, controller)
     controller.answers["/v1/plans"] = (200, {"plans": []})
     controller.answers["/v1/status"] = (200, {"scopes": [{"scope": "default", "mode": {"freeze": None} | mode}]})
     admit(trusted, git)
@@ -298,6 +301,22 @@ def test_a_host_nobody_hears_is_known_to_be_out_of_reach(age_ms, goodbye, silent
     )
     plan = SimpleNamespace(decisions=(leaves,))
     assert _unheard(call, seen, plan) == (frozenset({"alpha"}) if silent else frozenset())
+
+
+def test_what_stays_is_explained_by_the_plan_in_force_whose_name_other_commands_know(
+    trusted, call, git, controller
+) -> None:
+    admit(trusted, git)
+    answer_live(trusted, controller)
+    made = call("plan", "-C", trusted.root, "-o", "json").json
+    target = from_data(Plan, {name: made[name] for name in to_data(from_data(Plan, _record(made)))})
+    name = target.decisions_digest.removeprefix("sha256:")[:8]
+    assert f"plan {name}, decision 1" in call("explain", "-C", trusted.root, "smollm/1").out
+    answer_live(trusted, controller, target)
+    assert f"plan {name} in force, stays as it is" in call("explain", "-C", trusted.root, "smollm/1").out
+    assert f"smollm: 1 replica, plan {name} in force" in call("explain", "-C", trusted.root, "smollm").out
+    trusted.write(target)
+    assert call("plans", "show", "-C", trusted.root, name).code == 0
 
 
 def _record(document) -> dict:
