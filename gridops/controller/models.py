@@ -1,8 +1,8 @@
 """One line per model for status: what is wanted, what answers, the one reason that matters, and what to type next.
 
 Scaling up is progress, not damage: a model is degraded only when it has fewer ready replicas than its target already
-had standing, or when nobody starts again what is down unless a person decides it. Called by `views` and `metrics`; it
-decides nothing: what is given up, `given_up` says.
+had standing, when a step for it failed more than once, or when nobody starts again what is down unless a person
+decides it. Called by `views` and `metrics`; it decides nothing: what is given up, `given_up` says.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, ScopeName, short
 from gridops.controller.core.given_up import given_up
+from gridops.controller.core.learned import RETRIABLE, RETRIES
 from gridops.controller.core.modes import permitted
 from gridops.controller.core.observe import fresh
 from gridops.controller.core.rights import Rights
@@ -35,6 +36,8 @@ class _Seen:
     roster: Roster
     standing: Standing
     down: tuple[GivenUp, ...]
+    failing: dict[tuple[HostId, ProfileName], str]
+    """What was tried more than once on a host and failed each time."""
 
 
 def models(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: int) -> tuple[ModelDoc, ...]:
@@ -42,7 +45,7 @@ def models(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
     book, plan = state.scope(scope), soft.scope(scope).candidate
     standing = _standing(soft, roster, scope, now_ms)
     rights = Rights(state, scope, permitted(state, scope, now_ms), soft.chain, now_ms)
-    seen = _Seen(book, plan, roster, standing, given_up(rights, soft, roster))
+    seen = _Seen(book, plan, roster, standing, given_up(rights, soft, roster), _failing(state))
     names = {p.name for p in roster.profiles_of(scope)}
     names |= {a.profile for a in book.target.placement} if book.target is not None else set()
     names |= {r.profile for found in standing.values() for _, r in found}
@@ -63,8 +66,11 @@ def _model(name: ProfileName, seen: _Seen) -> ModelDoc:
     )
     declared = any(p.name == name for p in roster.desired.profiles)
     state, note = _word(ready, placed_count=len(placed), wanted=wanted, mine=mine)
+    tried = [seen.failing[key] for a in placed if (key := (a.seat.host, name)) in seen.failing]
     if down:
         state, note = "Degraded", down[0].cause.detail
+    elif tried and state == "Progressing":
+        state, note = "Degraded", tried[0]
     if unplaced and state in ("Ready", "Idle", "Unplaced"):
         state, note = "Unplaced", unplaced[0].detail
     if not declared:
@@ -105,6 +111,15 @@ def _word(ready: list[HostId], placed_count: int, wanted: int, mine: Standing) -
     if placed_count < wanted:
         return "Progressing", "waits for a plan"
     return "Progressing", "not reported yet"
+
+
+def _failing(state: State) -> dict[tuple[HostId, ProfileName], str]:
+    return {
+        (host, profile): f"{kind} on {host} failed {tried.failures} times ({tried.code or 'no code'})"
+        for host, book in sorted(state.hosts.items())
+        for (kind, profile), tried in sorted(book.attempts.items())
+        if tried.failures > (1 if tried.code not in RETRIABLE else RETRIES)
+    }
 
 
 def _standing(soft: Soft, roster: Roster, scope: ScopeName, now_ms: int) -> Standing:
