@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Annotated
 
@@ -55,13 +56,14 @@ def drain(
     end_ms = until_ms(until, int(time.time() * 1000))
     made = Drain(host=HostId(host), reason=reason, by=_who(context, who), until_ms=end_ms)
     path = write_drain(directory, made).relative_to(directory)
-    context.say("see the effect: gridops plan", f"then: git add {path} && git commit -m 'Drain {host}: {reason}'")
     context.emit(
         {
             "text": lambda: f"Wrote {path}",
             "json": lambda: dump_json({"schema": "gridops.drain/1", "host": host, "file": str(path)}),
         }
     )
+    commit = f"git add {shlex.quote(str(path))} && git commit -m {shlex.quote(f'Drain {host}: {reason}')}"
+    context.say("see the effect: gridops plan", f"then: {commit}")
 
 
 def undrain(

@@ -16,7 +16,7 @@ from gridops.cli.client import connect, root_of
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import chain_of, signer_as
 from gridops.cli.requests import desk
-from gridops.cli.tables import noted
+from gridops.cli.tables import fitted, noted
 from gridops.files.write import write_host_key
 from gridops.model.fleet import HostKey
 
@@ -102,13 +102,15 @@ def admit(
         host=HostId(name), key=found["host_key"], admitted_by=PersonName(person), admitted_at_ms=int(time.time()) * 1000
     )
     path = write_host_key(directory, key)
-    context.say(*_facts(found), "compare the fingerprint with the one that the machine printed, then commit the file")
+    shown = path.relative_to(directory)
     context.emit(
         {
-            "text": lambda: f"Wrote {path.relative_to(directory)}   {found['fingerprint'][:23]}...",
-            "json": lambda: dump_json({"schema": "gridops.admit/1", "file": str(path.relative_to(directory)), **found}),
+            "text": lambda: f"Wrote {shown}   {found['fingerprint'][:23]}...",
+            "json": lambda: dump_json({"schema": "gridops.admit/1", "file": str(shown), **found}),
         }
     )
+    told = (*_facts(found), "compare the fingerprint with the one that the machine printed, then commit the file:")
+    context.say(*fitted(told, context.talk_columns()), f"  git add {shown} && git commit -m 'Admit {name}'")
 
 
 def list_hosts(ctx: typer.Context, controller: Controller = None) -> None:

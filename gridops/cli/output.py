@@ -97,6 +97,10 @@ class Context:
         """Columns that a table may use: a terminal's. A pipe has no width, and nothing is dropped for it."""
         return self.width() if sys.stdout.isatty() and self.on_stdout == "text" else None
 
+    def talk_columns(self) -> int | None:
+        """Columns of talk: those of the terminal that shows it."""
+        return max(WIDTH_MIN, os.get_terminal_size(sys.stderr.fileno()).columns) if sys.stderr.isatty() else None
+
     def say(self, *lines: str, level: int = 0) -> None:
         """Talk on stderr: progress, hints, what was not done. `level` 0 is hidden by -q, 1 is shown by -v."""
         if self.verbosity >= level and not (level == 0 and self.verbosity < 0):

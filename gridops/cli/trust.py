@@ -23,6 +23,7 @@ from gridops.base.units import render_instant
 from gridops.cli.client import root_of
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import ROOTS, chain_of, key_folder, load_signer
+from gridops.cli.tables import fitted
 from gridops.controller.statedir import GATEWAY, SEED, TLS_CERT, TLS_KEY, default_state
 from gridops.disk.atomic import write_atomic
 from gridops.disk.keyring import create_secret
@@ -120,7 +121,9 @@ def init(
     written = context.directory / ROOTS / "1.json"
     written.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(written, text.encode())
-    context.emit({"text": lambda: _made(chain, ring, folder), "json": lambda: dump_json(_document(chain))})
+    context.emit(
+        {"text": lambda: _shown(context, _made(chain, ring, folder)), "json": lambda: dump_json(_document(chain))}
+    )
     _warn_roster(context, desired, PersonName(person))
 
 
@@ -141,16 +144,16 @@ def renew(ctx: typer.Context) -> None:
     new = chain.advance(text)
     written = ROOTS / f"{new.root.version}.json"
     write_atomic(directory / written, text.encode())
-    context.say(f"commit it: git add {written} && git commit -m 'Renew the root'")
     context.emit(
-        {"text": lambda: "\n".join([f"Wrote {written}", *_words(new)]), "json": lambda: dump_json(_document(new))}
+        {"text": lambda: _shown(context, [f"Wrote {written}", *_words(new)]), "json": lambda: dump_json(_document(new))}
     )
+    context.say(f"commit it: git add {written} && git commit -m 'Renew the root'")
 
 
 def show(ctx: typer.Context) -> None:
     context = context_of(ctx)
     chain = chain_of(context.directory)
-    context.emit({"text": lambda: "\n".join(_words(chain)), "json": lambda: dump_json(_document(chain))})
+    context.emit({"text": lambda: _shown(context, _words(chain)), "json": lambda: dump_json(_document(chain))})
 
 
 def _ring(person: PersonName, context: Context) -> Ring:
@@ -184,7 +187,7 @@ def _refuse_used(folder: Path) -> None:
             )
 
 
-def _made(chain: RootChain, ring: Ring, folder: Path) -> str:
+def _made(chain: RootChain, ring: Ring, folder: Path) -> list[str]:
     lines = [f"Fleet {short(chain.fleet, 16)} has its root of trust.", ""]
     lines += [f"  {path}  (private, 0600)" for path, _ in ring.fresh]
     lines += [
@@ -202,7 +205,11 @@ def _made(chain: RootChain, ring: Ring, folder: Path) -> str:
         if ring.fresh
         else "Your existing keys were taken over.",
     ]
-    return "\n".join(lines)
+    return lines
+
+
+def _shown(context: Context, lines: list[str]) -> str:
+    return "\n".join(fitted(lines, context.columns()))
 
 
 def _words(chain: RootChain) -> list[str]:
@@ -226,4 +233,5 @@ def _warn_roster(context: Context, desired: Desired, person: PersonName) -> None
     people = {p for role in desired.approvals.roles for p in role.people}
     if people and person not in people:
         named = ", ".join(sorted(people))
-        context.say(f"note: policies/approvals.yaml names {named}, and not {person}: nobody here can approve")
+        note = f"note: policies/approvals.yaml names {named}, and not {person}: nobody here can approve"
+        context.say(*fitted([note], context.talk_columns()))
