@@ -1,90 +1,16 @@
 """The placement as a puzzle of small integers: pieces (replicas) on hosts, with undo. The board of the local search.
 
-Made by `improve` from the draft; `search` turns the pieces. Says the same as `capacity` about room, counts, company,
-disk and failure domains for the desired sum, and nothing about time; what it finds is seated on the real board again.
-Numbers stand for names: pieces, kinds (profiles) and hosts count from 0.
+Made by `movers` from the draft; `chains` and `search` turn the pieces. Says the same as `capacity` about room, counts,
+company, disk, price and failure domains for the desired sum, and nothing about time; what it finds is seated on the
+real board again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-NOWHERE = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One way in which a kind runs on a host."""
-
-    config: int
-    columns: tuple[int, ...]
-    groups: tuple[tuple[int, ...], ...]
-    count: int
-    need: int
-    """Bytes on each pool of the seat."""
-    ram: int
-    """Bytes on the host's RAM on top."""
-    gpu: bool
-    start_ms: int
-    missing: int
-    """Bytes to fetch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A profile: where its pieces may stand, and what it promises."""
-
-    weight: int
-    options: dict[int, tuple[Option, ...]]
-    """Per host, in the order of configs. A host that is not there is not allowed."""
-    most_here: int
-    domains: tuple[int, ...] | None
-    """Failure domain of each host (-1: none); None where there is no rule."""
-    spread: int
-    shuns: frozenset[int]
-    company: int
-    """At most so many kinds on its host, itself included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A seat: host, how, and on which pools."""
-
-    host: int
-    option: Option
-    pools: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A replica that may be moved. `home` is where it stands now, if it does."""
-
-    kind: int
-    home: Spot | None = None
-    stake: int = 0
-    """How much its seat matters among pieces of equal weight (`order.stakes`)."""
-    serves: bool = False
-    """It runs and is ready now."""
-    stays: bool = False
-    """It may move, but not lose its place."""
-
-
-@dataclass(slots=True)
-class Ground:
-    """What the hosts have left beside everything that is not a piece."""
-
-    free: list[list[int]]
-    """Open bytes per pool; may be negative."""
-    slack: list[list[int]]
-    """What a piece may take on top where it stood before and nobody new does: the headroom."""
-    gpu: list[list[int]]
-    ram: list[int]
-    """Column of the RAM, -1 where there is none."""
-    slots: list[int]
-    disk: list[int]
-    counts: list[dict[int, int]]
-    """Per host: fixed residencies by kind (kinds of other plans count from -2 downwards)."""
+from gridops.planner.pieces import Ground, Kind, Option, Piece, Spot
 
 
 @dataclass(slots=True)
@@ -99,18 +25,25 @@ class Puzzle:
     """Pieces on each host."""
     fresh: list[int] = field(default_factory=list)
     """Pieces on each host that do not stand at home."""
+    loose: dict[int, set[int]] = field(default_factory=dict)
+    """Pieces without a seat, by kind; kinds without any are not there."""
+    gone: dict[int, int] = field(default_factory=dict)
+    """Of these, how many have a home."""
     placed: list[int] = field(default_factory=list)
     """Pieces of each kind that stand, and others of it that are no pieces."""
     domains: list[dict[int, int]] = field(default_factory=list)
     unmet: int = 0
-    at_stake: int = 0
-    """Of the pieces without a seat."""
+    claim: int = 0
     short: int = 0
     start_ms: int = 0
     moved: int = 0
     dropped: int = 0
+    back_ms: int = 0
     journal: list[tuple[int, Spot | None]] = field(default_factory=list)
     """What a piece's spot was before each change, newest last."""
+    room: list[int] = field(default_factory=list)
+    """The most that any pool of a host has free, its RAM apart where it has others; -1 where there is no slot left."""
+    _pools_of: list[tuple[int, ...]] = field(default_factory=list)
     _social: bool = False
 
     def __post_init__(self) -> None:
@@ -120,20 +53,25 @@ class Puzzle:
         self.fresh = [0] * hosts
         self.placed = [0] * len(self.kinds)
         self.domains = [{} for _ in self.kinds]
-        self._social = any(k.company < len(self.kinds) + 1 for k in self.kinds)
+        self.claim = sum(k.weight for k in self.kinds)
+        for free, ram in zip(self.ground.free, self.ground.ram, strict=True):
+            self._pools_of.append(tuple(c for c in range(len(free)) if c != ram) or (ram,))
+        self.room = [0] * hosts
+        for host in range(hosts):
+            self._note(host)
+        self._social = any(k.company <= len(self.kinds) for k in self.kinds)
         for host, counts in enumerate(self.ground.counts):
             for kind, many in counts.items():
                 if kind >= 0:
                     self._count(kind, host, many)
-        for piece in self.pieces:
-            self.unmet += self.kinds[piece.kind].weight
-            self.at_stake += piece.stake
-            self.dropped += piece.home is not None
+        for n, piece in enumerate(self.pieces):
+            self._loosen(n, piece)
 
     @property
-    def value(self) -> tuple[int, int, int, int, int]:
-        """The objective, smaller is better: domains short, unmet weight, its stakes, start-up, disturbed pieces."""
-        return self.short, self.unmet, self.at_stake, self.start_ms, self.moved + self.dropped
+    def value(self) -> tuple[int, int, int, int, int, int]:
+        """The objective, smaller is better: failure-domain shortfall, unmet weight, and what is at stake with it;
+        start-up time; then how many pieces are disturbed, and what it takes to undo that."""
+        return self.short, self.unmet, self.claim, self.start_ms, self.moved + self.dropped, self.back_ms
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -150,169 +88,191 @@ class Puzzle:
 
     def undo(self, mark: int) -> None:
         """Back to when the journal was this long."""
-        while len(self.journal) > mark:
-            piece, before = self.journal.pop()
-            now = self.at[piece]
+        journal, at = self.journal, self.at
+        while len(journal) > mark:
+            piece, before = journal.pop()
+            now = at[piece]
             if now is not None:
                 self._take(piece, now)
             if before is not None:
                 self._put(piece, before)
 
+    def restore(self, before: Sequence[Spot | None]) -> None:
+        """Every piece where it was then."""
+        changed = [n for n, spot in enumerate(self.at) if spot is not before[n]]
+        for n in changed:
+            if self.at[n] is not None:
+                self.take(n)
+        for n in changed:
+            if (spot := before[n]) is not None:
+                self.put(n, spot)
+
+    def _loosen(self, n: int, piece: Piece) -> None:
+        self.loose.setdefault(piece.kind, set()).add(n)
+        weight = self.kinds[piece.kind].weight
+        self.unmet += weight
+        self.claim += weight * piece.claim
+        if piece.home is not None:
+            self.dropped += 1
+            self.back_ms += piece.back_ms
+            self.gone[piece.kind] = self.gone.get(piece.kind, 0) + 1
+
     def _put(self, n: int, spot: Spot) -> None:
-        piece, host, option, ground = self.pieces[n], spot.host, spot.option, self.ground
-        self._memory(spot, -1)
+        host, option, pools = spot
+        piece, ground = self.pieces[n], self.ground
+        kind = piece.kind
+        self._memory(host, option, pools, -1)
         ground.slots[host] -= 1
+        if not ground.held[host]:
+            ground.money -= ground.price[host]
+        ground.held[host] += 1
         here = ground.counts[host]
-        here[piece.kind] = here.get(piece.kind, 0) + 1
+        here[kind] = here.get(kind, 0) + 1
+        self._note(host)
         self.at[n] = spot
         self.on[host].add(n)
-        self.unmet -= self.kinds[piece.kind].weight
-        self.at_stake -= piece.stake
-        self._count(piece.kind, host, 1)
-        if piece.home is None:
-            self.start_ms += option.start_ms
-            self.fresh[host] += 1
-            ground.disk[host] -= option.missing
+        self._count(kind, host, 1)
+        others = self.loose[kind]
+        if len(others) == 1:
+            del self.loose[kind]
         else:
+            others.discard(n)
+        weight = self.kinds[kind].weight
+        self.unmet -= weight
+        self.claim -= weight * piece.claim
+        if piece.home is not None:
             self.dropped -= 1
-            if spot is not piece.home:
-                self.moved += 1
-                self.start_ms += option.start_ms
-                self.fresh[host] += 1
-                ground.disk[host] -= option.missing
+            self.back_ms -= piece.back_ms
+            self._less_gone(kind)
+            if spot is piece.home:
+                return
+            self.moved += 1
+        self.start_ms += option.start_ms
+        self.fresh[host] += 1
+        ground.disk[host] -= option.missing
 
     def _take(self, n: int, spot: Spot) -> None:
-        piece, host, option, ground = self.pieces[n], spot.host, spot.option, self.ground
-        self._memory(spot, 1)
+        host, option, pools = spot
+        piece, ground = self.pieces[n], self.ground
+        kind = piece.kind
+        self._memory(host, option, pools, 1)
         ground.slots[host] += 1
+        ground.held[host] -= 1
+        if not ground.held[host]:
+            ground.money += ground.price[host]
         here = ground.counts[host]
-        here[piece.kind] -= 1
-        if not here[piece.kind]:
-            del here[piece.kind]
+        if here[kind] == 1:
+            del here[kind]
+        else:
+            here[kind] -= 1
+        self._note(host)
         self.at[n] = None
         self.on[host].discard(n)
-        self.unmet += self.kinds[piece.kind].weight
-        self.at_stake += piece.stake
-        self._count(piece.kind, host, -1)
-        if piece.home is None or spot is not piece.home:
+        self._count(kind, host, -1)
+        self._loosen(n, piece)
+        if spot is not piece.home:
+            self.moved -= piece.home is not None
             self.start_ms -= option.start_ms
             self.fresh[host] -= 1
             ground.disk[host] += option.missing
-            self.moved -= piece.home is not None
-        self.dropped += piece.home is not None
 
-    def _memory(self, spot: Spot, sign: int) -> None:
-        free, option, ground = self.ground.free[spot.host], spot.option, self.ground
-        for column in spot.pools:
-            free[column] += sign * option.need
-            if option.gpu:
-                ground.gpu[spot.host][column] += sign * option.need
+    def _less_gone(self, kind: int) -> None:
+        if self.gone[kind] == 1:
+            del self.gone[kind]
+        else:
+            self.gone[kind] -= 1
+
+    def _memory(self, host: int, option: Option, pools: tuple[int, ...], sign: int) -> None:
+        ground, need = self.ground, sign * option.need
+        free = ground.free[host]
+        for column in pools:
+            free[column] += need
+        if option.gpu:
+            for column in pools:
+                ground.gpu[host][column] += need
         if option.ram:
-            free[ground.ram[spot.host]] += sign * option.ram
+            free[ground.ram[host]] += sign * option.ram
+
+    def _note(self, host: int) -> None:
+        if self.ground.slots[host] <= 0:
+            self.room[host] = -1
+            return
+        free, pools = self.ground.free[host], self._pools_of[host]
+        self.room[host] = free[pools[0]] if len(pools) == 1 else max([free[c] for c in pools])
 
     def _count(self, number: int, host: int, by: int) -> None:
         """Keep the number of standing pieces, of their domains, and how many domains are missing."""
-        kind = self.kinds[number]
+        kind, placed = self.kinds[number], self.placed
+        # A kind that stands nowhere counts once more among those who should.
+        if placed[number] == 0:
+            self.claim -= kind.weight
         if kind.domains is None:
-            self.placed[number] += by
-            return
-        before = self.missing(number)
-        self.placed[number] += by
-        where = kind.domains[host]
-        if where >= 0:
-            here = self.domains[number]
-            here[where] = here.get(where, 0) + by
-            if not here[where]:
-                del here[where]
-        self.short += self.missing(number) - before
+            placed[number] += by
+        else:
+            here, where = self.domains[number], kind.domains[host]
+            before = min(kind.spread, placed[number]) - len(here)
+            placed[number] += by
+            if where >= 0:
+                many = here.get(where, 0) + by
+                if many:
+                    here[where] = many
+                else:
+                    del here[where]
+            after = min(kind.spread, placed[number]) - len(here)
+            self.short += (max(0, after)) - (max(0, before))
+        if placed[number] == 0:
+            self.claim += kind.weight
+
+    # -- questions ---------------------------------------------------------------------------------------------------
 
     def missing(self, number: int) -> int:
         """Failure domains that the kind lacks."""
         return max(0, min(self.kinds[number].spread, self.placed[number]) - len(self.domains[number]))
 
-    def deadlocked(self) -> bool:
-        """Do pieces wait for each other's places in a circle? Each comes up where it goes before it leaves."""
-        ground = self.ground
-        movers = [
-            n for n, s in enumerate(self.at) if s is not None and (h := self.pieces[n].home) is not None and s is not h
-        ]
-        if len(movers) < 2:
-            return False
-        # Take back the arrivals, and let the movers stand at home as well.
-        free: dict[tuple[int, int], int] = {}
-        slots: dict[int, int] = {}
-        waiting = [n for n, s in enumerate(self.at) if s is not None and s is not self.pieces[n].home]
-
-        def claim(spot: Spot, sign: int) -> None:
-            slots[spot.host] = slots.get(spot.host, ground.slots[spot.host]) - sign
-            parts = [(c, spot.option.need) for c in spot.pools]
-            parts += [(ground.ram[spot.host], spot.option.ram)] if spot.option.ram else []
-            for column, amount in parts:
-                key = spot.host, column
-                free[key] = free.get(key, ground.free[spot.host][column]) - sign * amount
-
-        for n in waiting:
-            claim(self._spot(n), -1)
-        for n in movers:
-            claim(self._home(n), 1)
-        while waiting:
-            able = [n for n in waiting if self._comes_up(self._spot(n), free, slots)]
-            if not able:
-                return True
-            for n in able:
-                if self._comes_up(self._spot(n), free, slots):
-                    claim(self._spot(n), 1)
-                    waiting.remove(n)
-                    if self.pieces[n].home is not None:
-                        claim(self._home(n), -1)
-        return False
-
-    def _spot(self, n: int) -> Spot:
-        spot = self.at[n]
-        assert spot is not None, "it stands"
-        return spot
-
-    def _home(self, n: int) -> Spot:
-        home = self.pieces[n].home
-        assert home is not None, "it is a mover"
-        return home
-
-    def _comes_up(self, spot: Spot, free: dict[tuple[int, int], int], slots: dict[int, int]) -> bool:
-        host, ground = spot.host, self.ground
-        room = all(free.get((host, c), ground.free[host][c]) >= spot.option.need for c in spot.pools)
-        if spot.option.ram:
-            column = ground.ram[host]
-            room = room and free.get((host, column), ground.free[host][column]) >= spot.option.ram
-        return room and slots.get(host, ground.slots[host]) > 0
-
-    # -- questions ---------------------------------------------------------------------------------------------------
-
     def fits(self, n: int, host: int) -> Spot | None:
         """A seat for the piece on the host: at home where it stood, else in the first config with room."""
-        piece, ground = self.pieces[n], self.ground
-        kind = self.kinds[piece.kind]
+        piece = self.pieces[n]
         home = piece.home
-        at_home = home is not None and home.host == host
-        options = kind.options.get(host)
-        if (options is None and not at_home) or ground.slots[host] <= 0:
-            return None
-        here = ground.counts[host]
-        if here:
-            if here.get(piece.kind, 0) >= kind.most_here:
-                return None
-            if kind.shuns and not kind.shuns.isdisjoint(here):
-                return None
-            if self._social and not self._welcome(piece.kind, kind, here):
-                return None
-        if at_home and home is not None and self._home_fits(home):
+        if home is not None and home.host == host and self.welcome(piece.kind, host) and self._home_fits(home):
             return home
-        for option in options or ():
-            if option.missing and option.missing > ground.disk[host]:
+        return self.seat(piece.kind, host)
+
+    def seat(self, number: int, host: int) -> Spot | None:
+        """A seat for one of the kind on the host, in the first config with room."""
+        options = self.kinds[number].options.get(host)
+        if options is None or not self.welcome(number, host):
+            return None
+        disk = self.ground.disk[host]
+        for option in options:
+            if option.missing > disk:
                 continue
             pools = self._pools(host, option)
             if pools is not None:
                 return Spot(host, option, pools)
         return None
+
+    def roomy(self, least: int) -> list[int]:
+        """Hosts with a slot and so many bytes free on a pool."""
+        return [host for host, room in enumerate(self.room) if room >= least]
+
+    def best(self, number: int, hosts: Iterable[int], *, tight: bool) -> Spot | None:
+        """The seat that starts soonest, then the one that leaves least; `tight`: in the other order, in steps."""
+        kind, room, free = self.kinds[number], self.room, self.ground.free
+        options, size, apart = kind.options, kind.size if not kind.on_ram else 0, kind.domains is not None
+        best: Spot | None = None
+        first = second = 0
+        for host in hosts:
+            if room[host] < size or host not in options or (apart and self.breaks(number, host)):
+                continue
+            spot = self.seat(number, host)
+            if spot is None:
+                continue
+            start, left = spot.option.start_ms, free[host][spot.pools[0]] - spot.option.need
+            if tight:
+                start, left = left >> 28, start
+            if best is None or start < first or (start == first and left < second):
+                best, first, second = spot, start, left
+        return best
 
     def breaks(self, number: int, host: int) -> bool:
         """Would a seat there leave the kind with fewer failure domains than it promises for so many?"""
@@ -323,12 +283,21 @@ class Puzzle:
         after = len(here) + (where >= 0 and where not in here)
         return after < min(kind.spread, self.placed[number] + 1)
 
-    def _welcome(self, number: int, kind: Kind, here: dict[int, int]) -> bool:
-        together = len(here) + (number not in here)
-        if together == 1:
+    def welcome(self, number: int, host: int) -> bool:
+        """Counts, company and price admit one more of the kind."""
+        ground, kind = self.ground, self.kinds[number]
+        if ground.slots[host] <= 0 or (not ground.held[host] and ground.price[host] > ground.money):
+            return False
+        here = ground.counts[host]
+        if not here:
             return True
+        if here.get(number, 0) >= kind.most_here or (kind.shuns and not kind.shuns.isdisjoint(here)):
+            return False
+        if not self._social:
+            return True
+        together = len(here) + (number not in here)
         most = min((self.kinds[k].company for k in here if k >= 0), default=together)
-        return together <= min(most, kind.company)
+        return together == 1 or together <= min(most, kind.company)
 
     def _home_fits(self, home: Spot) -> bool:
         ground, option, host = self.ground, home.option, home.host
@@ -344,13 +313,17 @@ class Puzzle:
         return True
 
     def _pools(self, host: int, option: Option) -> tuple[int, ...] | None:
-        free, need = self.ground.free[host], option.need
-        gpu = self.ground.gpu[host] if option.gpu else None
-        if option.ram and free[self.ground.ram[host]] < option.ram:
+        ground, need = self.ground, option.need
+        free = ground.free[host]
+        gpu = ground.gpu[host] if option.gpu else None
+        if option.ram and free[ground.ram[host]] < option.ram:
             return None
         if option.count == 1:
+            columns = option.columns
+            if gpu is None and len(columns) == 1:
+                return columns if free[columns[0]] >= need else None
             best, least = -1, 0
-            for column in option.columns:
+            for column in columns:
                 left = free[column]
                 if left >= need and (best < 0 or left < least) and (gpu is None or gpu[column] >= need):
                     best, least = column, left

@@ -1,35 +1,51 @@
 """Local search over a puzzle: empty a few related hosts, fill them again in another order, keep what is not worse.
 
 Large neighbourhood search (Shaw, "Using Constraint Programming and Local Search Methods to Solve Vehicle Routing
-Problems", CP 1998), with chains as a special case: what is taken from one host may land on any other. Work is counted
-in rounds, never in seconds, and chance is a counter of its own, so that the same puzzle gives the same answer
-everywhere. Called by `improve`.
+Problems", CP 1998) after a direct phase (`chains`), with record-to-record acceptance (Dueck, "New optimization
+heuristics", J. Comp. Phys. 104, 1993). Work is counted in rounds, never in seconds, and chance is a counter of its own,
+so that the same puzzle gives the same answer everywhere. Rounds come in cycles whose length follows from the puzzle
+alone: more rounds go on where fewer have stopped, and are never worse. Called by `room`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import numpy as np
-
 from gridops.base.units import PPM
-from gridops.planner.puzzle import Puzzle, Spot
+from gridops.planner.best_case import least_unmet
+from gridops.planner.chains import Chains
+from gridops.planner.circles import deadlocked
+from gridops.planner.permit import Limits, Permit
+from gridops.planner.puzzle import Puzzle
 
 _MULTIPLIER, _INCREMENT, _MASK = 6_364_136_223_846_793_005, 1_442_695_040_888_963_407, (1 << 64) - 1
 
+ROUNDS_PER_MOVE = 4
+"""Rounds that one move of `planning.search.moves` pays for."""
 
-WORSE_PPM = 20_000
-"""How much of all weight may be unmet beyond the best known state, at the beginning; falls to nothing at the end."""
+FIRST = 4
+"""Rounds for each piece in the first cycle, eight times as many for one that stands: there the way to something better
+leads through states that are not allowed. Each later cycle is twice as long, and begins only if the last brought
+something."""
 
-UNMET_PPM = 500_000
-"""Share of the rounds that go into unmet weight; the rest goes into start-up time."""
+SHORTEST, LONGEST = 260, 3_200
+"""Rounds of a cycle at least and at most."""
+
+WORSE = 2
+"""How many of the heaviest pieces may be unmet beyond the best known state when a cycle begins; falls to nothing."""
 
 SLOWER_PPM = 20_000
-"""How much slower than the best known state the start may be, in the second part; falls to nothing at the end."""
+"""How much slower than the best known state the start may be, in a cycle's second half; falls to nothing."""
 
 WEIGHT_MS = 10_000
 """How much start-up time a unit of weight is worth while the search goes through worse states."""
+
+OUTSIDE = 16
+"""Hosts besides the emptied ones that a round looks at."""
+
+UNMET_PPM = 600_000
+"""Share of a cycle's rounds that go into unmet weight; the rest goes into start-up time."""
+
+LUCK = 1024
+"""How far chance may lift somebody in the order of a repair: from 512 parts up to three times as many."""
 
 STALE = 150
 """Rounds without a new best after which the search returns to it."""
@@ -46,209 +62,195 @@ class Draws:
         return (self._state >> 33) % bound
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much may be tried, and how much may be disturbed."""
-
-    rounds: int
-    moves: int
-    """Standing pieces that may be moved or dropped altogether."""
-    drops: int
-
-
 class Search:
-    """One search. `run` leaves the puzzle in the best state found and returns the rounds used."""
+    """One search. `run` leaves the puzzle in the best state found and returns the moves used."""
 
     def __init__(self, puzzle: Puzzle, limits: Limits) -> None:
         self.puzzle, self.limits, self.draws = puzzle, limits, Draws()
-        self.hosts = len(puzzle.ground.slots)
-        self.size = [self._size(k) for k in range(len(puzzle.kinds))]
-        self.where = [sorted(k.options) for k in puzzle.kinds]
-        self._room = np.zeros(self.hosts, np.int64)
-        self._allowed = np.zeros((len(puzzle.kinds), self.hosts), np.bool_)
-        for number, hosts in enumerate(self.where):
-            self._allowed[number, hosts] = True
-        for host in range(self.hosts):
-            self._note(host)
+        self.permit = Permit(puzzle, limits)
+        self.best, self.record = list(puzzle.at), puzzle.value
+        self._heaviest = max((puzzle.kinds[p.kind].weight for p in puzzle.pieces), default=0)
+        self._goal = 0
 
     def run(self) -> int:
-        """Rounds of destroying and repairing until they are used up or nothing is left to wish for."""
-        puzzle, rounds = self.puzzle, self.limits.rounds
-        best, record = list(puzzle.at), puzzle.value
-        worth = sum(puzzle.kinds[p.kind].weight for p in puzzle.pieces)
-        number, stale, first = 0, 0, rounds * UNMET_PPM // PPM
-        while number < rounds and (puzzle.unmet or puzzle.start_ms):
-            # Record-to-record travel: the current state may be a little worse than the best, less and less so; at first
-            # in unmet weight, later in start-up time.
-            if number < first and record[1]:
-                worse = worth * WORSE_PPM * (first - number) // (first * PPM)
-                allowed = (record[0], (record[1] + worse) * WEIGHT_MS + record[2])
-            else:
-                left = (rounds - number) * PPM // (rounds - first + 1)
-                slower = record[2] * SLOWER_PPM // PPM * min(left, PPM) // PPM
-                allowed = (record[0], record[1] * WEIGHT_MS + record[2] + slower)
-            self._round(number >= first or number % 4 == 3, allowed)
-            number += 1
-            stale += 1
-            if puzzle.value < record and not puzzle.deadlocked():
-                best, record, stale = list(puzzle.at), puzzle.value, 0
-            elif stale == STALE:
-                self._restore(best)
-                stale = 0
-        self._restore(best)
-        return number
-
-    def _restore(self, best: list[Spot | None]) -> None:
         puzzle = self.puzzle
-        changed = [n for n, spot in enumerate(puzzle.at) if spot is not best[n]]
-        for n in changed:
-            if puzzle.at[n] is not None:
-                puzzle.take(n)
-        for n in changed:
-            if (spot := best[n]) is not None:
-                puzzle.put(n, spot)
+        rounds, most = Chains(puzzle, self.permit).run(), self.limits.rounds * ROUNDS_PER_MOVE
+        self._keep()
+        if puzzle.value != self.record:
+            self._back()
+        self._goal = least_unmet(puzzle, self.limits)
+        for_each, size = FIRST, sum(8 if p.home is not None else 1 for p in puzzle.pieces)
+        while rounds < most and self._wishes():
+            before, length = self.record, min(LONGEST, max(SHORTEST, for_each * size))
+            rounds += self._cycle(length, most - rounds)
+            if self.record >= before:
+                break
+            for_each *= 2
+        self._back()
+        self.permit.settle()
+        if puzzle.value > self.record or not self.permit.allows(0) or deadlocked(puzzle):
+            self._back()
         puzzle.journal.clear()
-        for host in range(self.hosts):
-            self._note(host)
+        return -(-rounds // ROUNDS_PER_MOVE)
+
+    def _wishes(self) -> bool:
+        """Could it be better?"""
+        return self.record[1] > self._goal or self.record[3] > self._least_start()
+
+    def _least_start(self) -> int:
+        """Start-up time if each that is new stood where it starts soonest."""
+        puzzle, found = self.puzzle, 0
+        for n, spot in enumerate(self.best):
+            if spot is not None and puzzle.pieces[n].home is None:
+                found += puzzle.kinds[puzzle.pieces[n].kind].soonest
+        return found
+
+    def _keep(self) -> bool:
+        """Remember this state if it is the best so far and can be carried out."""
+        puzzle = self.puzzle
+        if puzzle.value < self.record and not deadlocked(puzzle):
+            self.best, self.record = list(puzzle.at), puzzle.value
+            return True
+        return False
+
+    def _back(self) -> None:
+        self.puzzle.restore(self.best)
+        self.puzzle.journal.clear()
+
+    def _cycle(self, length: int, most: int) -> int:
+        """First unmet weight, then start-up time. Record-to-record travel: the state may be a little worse than the
+        best known one, less and less so."""
+        _puzzle, stale, half = self.puzzle, 0, length * UNMET_PPM // PPM
+        start = half if self.record[1] <= self._goal else 0
+        for number in range(start, length):
+            if number - start >= most:
+                return number - start
+            record = self.record
+            if number < half:
+                worse = self._heaviest * WORSE * (half - number) // half
+                ceiling = record[0], (record[1] + worse) * WEIGHT_MS + record[3]
+            else:
+                slower = record[3] * SLOWER_PPM // PPM * (length - number) // (length - half)
+                ceiling = record[0], record[1] * WEIGHT_MS + record[3] + slower
+            self._round(number >= half or number % 4 == 3, ceiling)
+            stale += 1
+            if self._keep():
+                stale = 0
+            elif stale >= STALE:
+                self._back()
+                stale = 0
+        return length - start
 
     def _round(self, costly: bool, ceiling: tuple[int, int]) -> None:
         puzzle = self.puzzle
-        loose = [n for n, spot in enumerate(puzzle.at) if spot is None]
         before, mark = puzzle.value, len(puzzle.journal)
-        chosen = self._choose(costly, loose)
-        removed = sorted(n for host in chosen for n in puzzle.on[host])
-        for n in removed:
-            puzzle.take(n)
+        chosen = self._choose(costly)
+        if not chosen:
+            return
+        queues = self._callers(chosen)
         for host in chosen:
-            self._note(host)
-        self._repair(removed + self._callers(loose, chosen), set(chosen), costly)
-        good = puzzle.value <= before or (puzzle.short, puzzle.unmet * WEIGHT_MS + puzzle.start_ms) < ceiling
-        if good and self._permitted(mark):
+            for n in sorted(puzzle.on[host]):
+                puzzle.take(n)
+                queues.setdefault(puzzle.pieces[n].kind, []).append(n)
+        self._repair(queues, chosen, costly)
+        now = puzzle.value
+        good = now <= before or (now[0], now[1] * WEIGHT_MS + now[3]) < ceiling
+        if good and self.permit.allows(mark):
             puzzle.journal.clear()
             return
-        touched = {s.host for n, _ in puzzle.journal[mark:] if (s := puzzle.at[n]) is not None} | set(chosen)
         puzzle.undo(mark)
-        for host in sorted(touched):
-            self._note(host)
 
     # -- destroy -----------------------------------------------------------------------------------------------------
 
-    def _choose(self, costly: bool, loose: list[int]) -> list[int]:
+    def _choose(self, costly: bool) -> list[int]:
         """A host that a loose (or costly) piece could use, and others that its residents could use."""
         puzzle, draws = self.puzzle, self.draws
-        pool = loose
-        if costly or not loose:
-            pool = [n for n, s in enumerate(puzzle.at) if s is not puzzle.pieces[n].home] or loose
-        wanted = pool[draws.below(len(pool))]
-        piece, now = puzzle.pieces[wanted], puzzle.at[wanted]
-        first = piece.home.host if piece.home is not None and draws.below(2) else self._one_of(self.where[piece.kind])
-        if first is None:
+        wanted = self._wanted(costly)
+        if wanted is None:
             return []
-        chosen = [first]
-        if costly and now is not None and now.host != first:
+        piece, now = puzzle.pieces[wanted], puzzle.at[wanted]
+        where = puzzle.kinds[piece.kind].hosts
+        if piece.home is not None and draws.below(2):
+            chosen = [piece.home.host]
+        elif where:
+            chosen = [where[draws.below(len(where))]]
+        else:
+            return []
+        if costly and now is not None and now.host != chosen[0]:
             chosen.append(now.host)
-        for _ in range(1 + draws.below(3)):
+        for _ in range(1 + draws.below(2)):
             residents = sorted(puzzle.on[chosen[draws.below(len(chosen))]])
             resident = residents[draws.below(len(residents))] if residents else wanted
-            other = self._one_of(self.where[puzzle.pieces[resident].kind])
-            if other is not None and other not in chosen:
+            where = puzzle.kinds[puzzle.pieces[resident].kind].hosts
+            if not where:
+                continue
+            other = where[draws.below(len(where))]
+            if other not in chosen:
                 chosen.append(other)
         return chosen
 
-    def _one_of(self, hosts: list[int]) -> int | None:
-        return hosts[self.draws.below(len(hosts))] if hosts else None
+    def _wanted(self, costly: bool) -> int | None:
+        """Somebody who is loose; `costly`: somebody who is not at home, if there is one."""
+        puzzle, draws = self.puzzle, self.draws
+        if costly or not puzzle.loose:
+            at, pieces = puzzle.at, puzzle.pieces
+            for _ in range(32):
+                n = draws.below(len(pieces))
+                if at[n] is not pieces[n].home:
+                    return n
+        if not puzzle.loose:
+            return None
+        kinds = sorted(puzzle.loose)
+        kind = kinds[draws.below(len(kinds))]
+        # Of two, the one that is worth more for its size.
+        other = kinds[draws.below(len(kinds))]
+        one, two = puzzle.kinds[kind], puzzle.kinds[other]
+        if two.weight * one.size > one.weight * two.size:
+            kind = other
+        return min(puzzle.loose[kind])
 
-    def _callers(self, loose: list[int], chosen: list[int]) -> list[int]:
-        """Loose pieces that could use one of the hosts."""
-        kinds = {k for k in range(len(self.puzzle.kinds)) if any(self._allowed[k, h] for h in chosen)}
-        return [n for n in loose if self.puzzle.pieces[n].kind in kinds]
+    def _callers(self, chosen: list[int]) -> dict[int, list[int]]:
+        """Loose pieces that could use one of the hosts, as many as those could hold."""
+        puzzle, found = self.puzzle, dict[int, list[int]]()
+        for kind, pieces in puzzle.loose.items():
+            options, most = puzzle.kinds[kind].options, puzzle.kinds[kind].most_here
+            here = [h for h in chosen if h in options]
+            if here:
+                found[kind] = sorted(pieces)[: len(here) * most] if most < len(pieces) else sorted(pieces)
+        return found
 
     # -- repair ------------------------------------------------------------------------------------------------------
 
-    def _repair(self, pieces: list[int], chosen: set[int], costly: bool) -> None:
+    def _repair(self, queues: dict[int, list[int]], chosen: list[int], costly: bool) -> None:
         """Greedy, in an order that differs from round to round: by weight, by weight for its size, or by size."""
-        puzzle, draws = self.puzzle, self.draws
-        way = draws.below(4)
-        keyed = []
-        for n in pieces:
-            kind = puzzle.pieces[n].kind
-            weight, size = puzzle.kinds[kind].weight, self.size[kind]
+        puzzle, draws, kinds = self.puzzle, self.draws, self.puzzle.kinds
+        way, keyed, pieces = draws.below(4), list[tuple[int, int]](), self.puzzle.pieces
+        for kind, queue in queues.items():
+            weight, size = kinds[kind].weight, kinds[kind].size
             base = (weight << 40) // size if way < 2 else weight << 20 if way == 2 else size
-            luck = 768 + draws.below(512)
-            keyed.append((-(base * luck >> 10), n))
+            keyed += [(-(base * (512 + draws.below(LUCK)) >> 10), kind) for _ in queue]
+            # Those who have a home first, then those who matter more; taken from the end.
+            queue.sort(key=lambda n: (pieces[n].home is not None, pieces[n].claim, -n))
         tight = not costly and draws.below(2) == 0
-        failed: set[int] = set()
-        for _, n in sorted(keyed):
-            kind = puzzle.pieces[n].kind
-            if kind in failed and puzzle.pieces[n].home is None:
+        hosts = chosen + self._outside(chosen, min((kinds[k].size for k in queues), default=0))
+        failed = set[int]()
+        for _, kind in sorted(keyed):
+            n = queues[kind].pop()
+            home = pieces[n].home
+            if home is None and kind in failed:
                 continue
-            spot = self._seat(n, chosen, tight)
+            spot = puzzle.fits(n, home.host) if home is not None else None
+            if home is None or spot is not home or puzzle.breaks(kind, home.host):
+                spot = puzzle.best(kind, hosts, tight=tight) if kind not in failed else None
             if spot is None:
                 failed.add(kind)
                 continue
             puzzle.put(n, spot)
-            self._note(spot.host)
 
-    def _seat(self, n: int, chosen: set[int], tight: bool) -> Spot | None:
-        puzzle = self.puzzle
-        kind = puzzle.pieces[n].kind
-        best: Spot | None = None
-        least: tuple[int, ...] = ()
-        for host in self._open(n, kind, chosen):
-            spot = puzzle.fits(n, host)
-            if spot is None or puzzle.breaks(kind, host):
-                continue
-            home = spot is puzzle.pieces[n].home
-            start = 0 if home else spot.option.start_ms
-            left = puzzle.ground.free[host][spot.pools[0]] - spot.option.need
-            key = (not home, left >> 28, start, host) if tight else (start, left, host)
-            if best is None or key < least:
-                best, least = spot, key
-        return best
-
-    def _open(self, n: int, kind: int, chosen: set[int]) -> Iterator[int]:
-        """Hosts that may have room: those just emptied, and any other whose largest pool is large enough."""
-        home = self.puzzle.pieces[n].home
-        if home is not None:
-            yield home.host
-        able = self._allowed[kind] & (self._room >= self.size[kind])
-        for host in np.flatnonzero(able).tolist():
-            if home is None or host != home.host:
-                yield host
-
-    def _note(self, host: int) -> None:
-        ground = self.puzzle.ground
-        self._room[host] = max(ground.free[host], default=0) if ground.slots[host] > 0 else -1
-
-    def _size(self, kind: int) -> int:
-        """Bytes the kind takes at least on a pool."""
-        return max(1, min((o.need for options in self.puzzle.kinds[kind].options.values() for o in options), default=1))
-
-    # -- rules about what is disturbed -------------------------------------------------------------------------------
-
-    def _permitted(self, mark: int) -> bool:
-        """Nobody loses the place for somebody who is not more important, and not too many are disturbed at once."""
-        puzzle, limits = self.puzzle, self.limits
-        if puzzle.moved > limits.moves or puzzle.dropped > limits.drops:
-            return False
-        touched = {n for n, _ in puzzle.journal[mark:]}
-        gone = [n for n in touched if puzzle.at[n] is None and puzzle.pieces[n].home is not None]
-        if not gone:
-            return True
-        if any(puzzle.pieces[n].stays for n in gone):
-            return False
-        weights = [puzzle.kinds[puzzle.pieces[n].kind].weight for n in range(len(puzzle.at)) if self._arrived(n)]
-        most = max(weights, default=0)
-        if any(puzzle.kinds[puzzle.pieces[n].kind].weight >= most for n in gone):
-            return False
-        return all(self._served(n) for n in gone)
-
-    def _arrived(self, n: int) -> bool:
-        return self.puzzle.pieces[n].home is None and self.puzzle.at[n] is not None
-
-    def _served(self, n: int) -> bool:
-        """The piece serves nobody, or another of its kind that serves goes on standing."""
-        puzzle, kind = self.puzzle, self.puzzle.pieces[n].kind
-        if not puzzle.pieces[n].serves or kind in puzzle.anchored:
-            return True
-        return any(p.kind == kind and p.serves and puzzle.at[m] is not None for m, p in enumerate(puzzle.pieces))
+    def _outside(self, chosen: list[int], least: int) -> list[int]:
+        """Other hosts with room for the smallest of them, a few of those where there are many."""
+        found = [h for h in self.puzzle.roomy(least) if h not in chosen]
+        if len(found) <= OUTSIDE:
+            return found
+        first, step = self.draws.below(len(found)), len(found) // OUTSIDE
+        return [found[(first + n * step) % len(found)] for n in range(OUTSIDE)]

@@ -1,0 +1,209 @@
+"""Make room directly: whoever is loose takes a place from those who can stand elsewhere or matter less.
+
+Most important first; whoever is pushed out looks for a seat in the same way (ejection chains of a bounded depth).
+
+Deterministic and short: hosts are compared by what their weakest residents are worth, and only the best few are tried.
+What it leaves is the start of `search`. Called by `search` before its rounds.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+from gridops.planner.permit import Permit
+from gridops.planner.pieces import Option
+from gridops.planner.puzzle import Puzzle
+
+DEPTH = 3
+"""How long a chain may be: whoever is pushed out pushes out another, and that one a third."""
+
+HOSTS = 64
+"""Hosts that are compared for one kind, and tried in order of what is lost there."""
+
+TRIES = 3
+"""Hosts that are tried for a piece before it is left to the rounds; deeper in a chain, one."""
+
+
+class Loss(NamedTuple):
+    """What a seat on a host costs at least: what those are worth who have to go, less is better."""
+
+    weight: int
+    claim: int
+    back_ms: int
+    many: int
+
+
+class Chains:
+    def __init__(self, puzzle: Puzzle, permit: Permit) -> None:
+        self.puzzle, self.permit = puzzle, permit
+        self.tries = 0
+        self._queues: dict[int, list[tuple[Loss, int]]] = {}
+        self._order: list[int] | None = None
+        self._lowest = min((puzzle.kinds[p.kind].weight for p in puzzle.pieces), default=0)
+
+    def run(self) -> int:
+        """Seat whom it can. Returns how many seats were tried."""
+        puzzle, kinds, pieces = self.puzzle, self.puzzle.kinds, self.puzzle.pieces
+        loose = sorted(
+            (n for ns in puzzle.loose.values() for n in ns),
+            key=lambda n: (-kinds[pieces[n].kind].weight, -pieces[n].claim, -kinds[pieces[n].kind].size, n),
+        )
+        hopeless: set[int] = set()
+        for n in loose:
+            kind = pieces[n].kind
+            if puzzle.at[n] is None and kind not in hopeless and not self._settle(n):
+                hopeless.add(kind)
+        return self.tries
+
+    def _settle(self, n: int) -> bool:
+        """Find a seat for a loose piece; whatever is done for it makes the whole better, or is undone."""
+        puzzle, kind = self.puzzle, self.puzzle.pieces[n].kind
+        mark = len(puzzle.journal)
+        self.tries += 1
+        if self._direct(n):
+            if self.permit.allows(mark):
+                return True
+            puzzle.undo(mark)
+        if not self._hope():
+            return False
+        before, queue, spent = puzzle.value, self._queue(kind), list[tuple[Loss, int]]()
+        done = False
+        while queue and len(spent) < TRIES and not done:
+            loss, host = heapq.heappop(queue)
+            now = self._loss(kind, host)
+            if now is None:
+                continue
+            if now != loss:
+                heapq.heappush(queue, (now, host))
+                continue
+            spent.append((now, host))
+            done = self._push_in(n, host, DEPTH) and puzzle.value < before and self.permit.allows(mark)
+            if not done:
+                puzzle.undo(mark)
+        for entry in spent:
+            heapq.heappush(queue, entry)
+        return done
+
+    def _hope(self) -> bool:
+        """May anybody still be moved or dropped?"""
+        puzzle, limits = self.puzzle, self.permit.limits
+        return puzzle.dropped < limits.drops or any(s > 0 for s in puzzle.ground.slots)
+
+    def _direct(self, n: int, size: int | None = None) -> bool:
+        """Take a seat that is free. `size`: bytes that it needs at least, where its options are not known yet."""
+        puzzle, kind = self.puzzle, self.puzzle.pieces[n].kind
+        if size is not None and not puzzle.roomy(size):
+            return False
+        spot = puzzle.best(kind, puzzle.roomy(0 if puzzle.kinds[kind].on_ram else puzzle.kinds[kind].size), tight=False)
+        if spot is None:
+            return False
+        puzzle.put(n, spot)
+        return True
+
+    def _push_in(self, n: int, host: int, depth: int) -> bool:
+        """Seat the piece on the host whoever has to go, and look where those could stand."""
+        puzzle, kind = self.puzzle, self.puzzle.pieces[n].kind
+        self.tries += 1
+        out: list[int] = []
+        needs: dict[int, int] = {}
+        spot = puzzle.seat(kind, host)
+        for m in self._weakest(host):
+            if spot is not None:
+                break
+            needs[m] = puzzle.take(m).option.need
+            out.append(m)
+            spot = puzzle.seat(kind, host)
+        if spot is None or puzzle.breaks(kind, host):
+            return False
+        for m in reversed(out[:-1]):
+            back = puzzle.fits(m, host)
+            if back is None:
+                continue
+            puzzle.put(m, back)
+            again = puzzle.seat(kind, host)
+            if again is None:
+                puzzle.take(m)
+            else:
+                spot = again
+                out.remove(m)
+        puzzle.put(n, spot)
+        for m in sorted(out, key=lambda m: (-puzzle.kinds[puzzle.pieces[m].kind].weight, m)):
+            if not self._direct(m, needs[m]) and depth > 1 and self._may_push(m, n):
+                self._further(m, host, depth - 1)
+        return True
+
+    def _may_push(self, m: int, n: int) -> bool:
+        """A chain goes down in weight, so that it ends."""
+        kinds, pieces = self.puzzle.kinds, self.puzzle.pieces
+        return kinds[pieces[m].kind].weight <= kinds[pieces[n].kind].weight
+
+    def _further(self, m: int, without: int, depth: int) -> None:
+        """Whoever was pushed out takes a place from somebody who matters less."""
+        puzzle, kind = self.puzzle, self.puzzle.pieces[m].kind
+        if puzzle.kinds[kind].weight <= self._lowest:
+            return
+        queue, mark, before = self._queue(kind), len(puzzle.journal), puzzle.value
+        first = next((e for e in queue[:TRIES] if e[1] != without), None)
+        if first is None or first[0].weight >= puzzle.kinds[kind].weight:
+            return
+        if not self._push_in(m, first[1], depth) or puzzle.value >= before:
+            puzzle.undo(mark)
+
+    # -- what is lost where ------------------------------------------------------------------------------------------
+
+    def _queue(self, kind: int) -> list[tuple[Loss, int]]:
+        """Hosts by what a seat there costs; entries may be out of date and are compared again when taken."""
+        if kind not in self._queues:
+            allowed, found = self.puzzle.kinds[kind].options, list[tuple[Loss, int]]()
+            for host in self._by_weakest():
+                if len(found) >= HOSTS:
+                    break
+                if host in allowed and (loss := self._loss(kind, host)) is not None:
+                    found.append((loss, host))
+            heapq.heapify(found)
+            self._queues[kind] = found
+        return self._queues[kind]
+
+    def _by_weakest(self) -> list[int]:
+        """All hosts with residents who may go, those with the least important first."""
+        if self._order is None:
+            puzzle, found = self.puzzle, list[tuple[int, int, int]]()
+            for host, residents in enumerate(puzzle.on):
+                if residents:
+                    least = min((puzzle.kinds[puzzle.pieces[n].kind].weight, puzzle.pieces[n].claim) for n in residents)
+                    found.append((*least, host))
+            self._order = [host for *_, host in sorted(found)]
+        return self._order
+
+    def _weakest(self, host: int) -> list[int]:
+        puzzle = self.puzzle
+
+        def worth(n: int) -> tuple[int, int, int, int]:
+            piece = puzzle.pieces[n]
+            return puzzle.kinds[piece.kind].weight, piece.claim, piece.back_ms, n
+
+        return sorted(puzzle.on[host], key=worth)
+
+    def _loss(self, kind: int, host: int) -> Loss | None:
+        """What those are worth who have to go at least for a seat of the kind; None if that is not enough."""
+        puzzle, option = self.puzzle, self.puzzle.kinds[kind].options[host][0]
+        free, slots = list(puzzle.ground.free[host]), puzzle.ground.slots[host]
+        weight = claim = back = many = 0
+        for n in self._weakest(host):
+            if slots > 0 and _enough(free, option):
+                break
+            spot, piece = puzzle.at[n], puzzle.pieces[n]
+            assert spot is not None, "who is on a host has a spot"
+            for column in spot.pools:
+                free[column] += spot.option.need
+            slots += 1
+            own = puzzle.kinds[piece.kind].weight
+            weight, claim, back, many = weight + own, claim + own * piece.claim, back + piece.back_ms, many + 1
+        return Loss(weight, claim, back, many) if slots > 0 and _enough(free, option) else None
+
+
+def _enough(free: list[int], option: Option) -> bool:
+    if option.count == 1:
+        return any(free[c] >= option.need for c in option.columns)
+    return sum(free[c] >= option.need for c in option.columns) >= option.count

@@ -1,0 +1,398 @@
+"""The draft as a puzzle: which replicas may be moved for others, where they stand, and what the hosts have besides.
+
+Who may be disturbed: replicas that run by the plan, on hosts that are open, past their minimum residency, neither
+pinned nor in doubt. In large fleets only hosts that matter to those who look are taken in, so that the work stays
+bounded however large the fleet is. Called by `room`; decides nothing about who goes where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
+from gridops.model.profile import FootprintSource, Profile
+from gridops.model.snapshot import Residency, ResidencyState
+from gridops.planner.draft import Draft, Item, Seated
+from gridops.planner.eligible import is_gpu_work
+from gridops.planner.grid import ENDLESS, UNKNOWN_PRICE_MICRO
+from gridops.planner.harm import Harm, Needs, Urgency
+from gridops.planner.incumbents import Incumbent, Verdict, names_of, residency_of
+from gridops.planner.openings import Opening
+from gridops.planner.pieces import Ground, Kind, Option, Options, Piece, Spot
+from gridops.planner.puzzle import Puzzle
+from gridops.planner.seats import Seats
+from gridops.planner.targets import count
+from gridops.planner.world import Standing, clock
+
+HOSTS = 256
+"""Hosts of one puzzle. Doubling it makes plans of large full fleets better and twice as slow; a smaller fleet is taken
+in whole."""
+
+SOURCES = tuple(FootprintSource)
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """A piece with the replica it stands for: seated now, or wanting."""
+
+    replica: ReplicaId
+    profile: ProfileName
+    seated: Seated | None
+    item: Item | None
+
+
+@dataclass(slots=True)
+class Movers:
+    """Replicas and hosts by number, both ways."""
+
+    seats: Seats
+    rows: list[int]
+    """Rows of the grid that take part, in order: the puzzle's hosts."""
+    puzzle: Puzzle
+    movers: list[Mover]
+    before: list[Spot | None] = field(default_factory=list)
+    """Where every piece stood at first."""
+
+
+def gather_movers(seats: Seats, wanting: Sequence[Item], *, rows: Sequence[int] | None = None) -> Movers:
+    """The puzzle of the draft as it stands, with those who are wanting as loose pieces."""
+    seats.grid.refresh()
+    return _Maker(seats, wanting, _rows(seats, wanting) if rows is None else sorted(rows)).made()
+
+
+def is_meek(draft: Draft, item: Item, needs: Needs) -> bool:
+    """Nothing but an inference asks for it: it takes what is free, and nobody gives way to it."""
+    placed = len(draft.of(item.profile.name))
+    return needs.urgency(item.profile, placed, count(item.profile, draft.world)) < Urgency.ASKED
+
+
+def option_of(opening: Opening, row: int, start_ms: int) -> Option | None:
+    fitting = opening.fittings[int(opening.grid.shape[row])]
+    if fitting is None:
+        return None
+    minimum = opening.grid.world.planning.footprint.minimum_for_displacement
+    bounded = fitting.way.gpu and any(opening.grid.gpu[row, c] < ENDLESS for c in fitting.columns)
+    return Option(
+        config=opening.position,
+        columns=fitting.columns,
+        groups=fitting.groups,
+        count=opening.count,
+        need=fitting.per_pool,
+        ram=fitting.ram,
+        gpu=bounded,
+        start_ms=start_ms,
+        missing=opening.missing(row),
+        aside=int(opening.grid.ram[row]) in fitting.columns and len(opening.grid.views[row].rooms) > 1,
+        firm=SOURCES.index(opening.config.footprint.source) <= SOURCES.index(minimum),
+    )
+
+
+def _rows(seats: Seats, wanting: Sequence[Item]) -> list[int]:
+    """Hosts that matter to those who look: with most room for each, then with the least important residents, and the
+    roomiest of all for those who would have to go there."""
+    grid, draft = seats.grid, seats.draft
+    if len(grid.ids) <= HOSTS:
+        return list(range(len(grid.ids)))
+    profiles = {i.profile.name: i.profile for i in wanting}
+    free = np.where(grid.present < grid.limit, np.where(grid.open > -ENDLESS, grid.open - grid.used, 0).max(1), 0)
+    weakest = np.full(len(grid.ids), ENDLESS, np.int64)
+    for seated in draft.seats.values():
+        row = grid.row.get(seated.assignment.seat.host)
+        profile = draft.world.profiles.get(seated.assignment.profile)
+        if row is not None and profile is not None:
+            weakest[row] = min(weakest[row], profile.priority)
+    share = max(2, HOSTS // (3 * len(profiles)))
+    chosen = set[int]()
+    for name in sorted(profiles):
+        allowed = sorted({int(r) for o in seats.openings(profiles[name]) for r in o.rows})
+        rows = np.array(allowed, np.int64)
+        if len(rows) and len(chosen) < 2 * HOSTS // 3:
+            chosen.update(rows[np.argsort(-free[rows], kind="stable")[:share]].tolist())
+            chosen.update(rows[np.lexsort((-free[rows], weakest[rows]))[:share]].tolist())
+    for row in np.argsort(-free, kind="stable").tolist():
+        if len(chosen) >= HOSTS:
+            break
+        chosen.add(row)
+    return sorted(chosen)
+
+
+class _Maker:
+    def __init__(self, seats: Seats, wanting: Sequence[Item], rows: list[int]) -> None:
+        self.seats, self.draft, self.grid = seats, seats.draft, seats.grid
+        self.wanting, self.rows = wanting, rows
+        self.host = {row: n for n, row in enumerate(rows)}
+        world = self.draft.world
+        self.names = sorted(world.profiles)
+        self.kind = {name: n for n, name in enumerate(self.names)}
+        # Residencies of other plans are company as well; they are no kinds.
+        foreign = sorted(set(self.grid.company.rows) - set(self.names))
+        self.number = self.kind | {name: -2 - n for n, name in enumerate(foreign)}
+        self.needs, self.now = Needs(world), clock(world.inputs)
+        self.movers: list[Mover] = []
+        self.spots: list[Spot | None] = []
+
+    def made(self) -> Movers:
+        found: list[tuple[Mover, Spot | None]] = []
+        hosts, anchored = {self.grid.ids[row] for row in self.rows}, set[int]()
+        for replica in sorted(self.draft.seats, key=replica_key):
+            seated = self.draft.seats[replica]
+            here = seated.assignment.seat.host in hosts
+            if here and (spot := self._movable(seated)) is not None:
+                found.append((Mover(replica, seated.assignment.profile, seated, None), spot))
+            elif seated.assignment.profile in self.kind and self._serves(seated):
+                anchored.add(self.kind[seated.assignment.profile])
+        found += [(Mover(item.replica, item.profile.name, None, item), None) for item in self.wanting]
+        self.movers, self.spots = [m for m, _ in found], [s for _, s in found]
+        ground = self._ground()
+        pieces = self._pieces()
+        barred = self._barred(ground)
+        kinds = [self._kind_of(name, barred) for name in self.names]
+        puzzle = Puzzle(kinds, pieces, ground, frozenset(anchored))
+        for n, spot in enumerate(self.spots):
+            if spot is not None:
+                puzzle.put(n, spot)
+        made = Movers(self.seats, self.rows, puzzle, self.movers, list(puzzle.at))
+        puzzle.journal.clear()
+        return made
+
+    # -- kinds -------------------------------------------------------------------------------------------------------
+
+    def _kind_of(self, name: ProfileName, barred: frozenset[int]) -> Kind:
+        profile = self.draft.world.profiles[name]
+        spread, company = profile.spread, profile.colocation.max
+        domains: tuple[int, ...] | None = None
+        if spread is not None:
+            numbers = self.grid.domains(spread.by)[0].tolist()
+            domains = tuple(numbers[row] for row in self.rows)
+        return Kind(
+            weight=profile.priority,
+            find=partial(self._options, profile, barred),
+            most_here=profile.max_per_host if profile.max_per_host is not None else ENDLESS,
+            domains=domains,
+            spread=min(spread.min, self.draft.sizes[name].replicas) if spread is not None else 0,
+            shuns=frozenset(self.number[n] for n in self.grid.shunned(profile) if n in self.number),
+            company=company if company is not None else ENDLESS,
+        )
+
+    def _options(self, profile: Profile, barred: frozenset[int]) -> Options:
+        """Hosts of one shape that start it alike share one option."""
+        found: dict[int, list[Option]] = {}
+        for opening in self.seats.openings(profile):
+            known: dict[tuple[int, int, int], Option | None] = {}
+            bounded = self.grid.gpu.min(1) < ENDLESS
+            columns = opening.rows.tolist(), opening.start_ms.tolist(), opening.lacking().tolist()
+            for row, start, lacking in zip(*columns, strict=True):
+                host = self.host.get(row)
+                if host is None or host in barred:
+                    continue
+                key = int(self.grid.shape[row]), start, lacking
+                option = known[key] if key in known and not bounded[row] else option_of(opening, row, start)
+                known[key] = option
+                if option is not None:
+                    found.setdefault(host, []).append(option)
+        return {host: tuple(options) for host, options in sorted(found.items())}
+
+    # -- pieces ------------------------------------------------------------------------------------------------------
+
+    def _pieces(self) -> list[Piece]:
+        """Claims are ranks: of urgency, then harm, then whether a live process is at work."""
+        place: dict[ReplicaId, int] = {}
+        for name in sorted({m.profile for m in self.movers}):
+            others = [m.replica for m in self.movers if m.profile == name and m.item is not None]
+            mine = {s.assignment.replica: s.origin is None for s in self.draft.of(name)}
+            mine |= dict.fromkeys(others, True)
+            place |= {r: n for n, r in enumerate(sorted(mine, key=lambda r: (mine[r], replica_key(r))))}
+        keys, world = list[tuple[Urgency, Harm, int]](), self.draft.world
+        harms: dict[ProfileName, Harm] = {}
+        baseline: dict[ProfileName, int] = {}
+        for mover in self.movers:
+            profile = world.profiles[mover.profile]
+            if mover.profile not in harms:
+                harms[mover.profile] = self.needs.harm(profile)
+                baseline[mover.profile] = count(profile, world)
+            urgency = self.needs.urgency(profile, place[mover.replica], baseline[mover.profile])
+            keys.append((urgency, harms[mover.profile], self._at_work(mover)))
+        rank = {key: n for n, key in enumerate(sorted(set(keys)), 1)}
+        return [
+            Piece(
+                kind=self.kind[mover.profile],
+                home=spot if mover.seated is not None and is_home(mover.seated) else None,
+                claim=rank[key],
+                meek=key[0] < Urgency.ASKED,
+                serves=mover.seated is not None and is_home(mover.seated) and self._serves(mover.seated),
+                back_ms=world.profiles[mover.profile].timing.warm_ms,
+            )
+            for mover, spot, key in zip(self.movers, self.spots, keys, strict=True)
+        ]
+
+    def _at_work(self, mover: Mover) -> int:
+        """Failed or on its way out, idle (or new), and at work: who gives way first."""
+        seated = mover.seated
+        if seated is None or seated.origin is None or not is_home(seated):
+            return 2
+        here = self._residency(seated.origin)
+        if here is None:
+            return 2
+        if here.state in (ResidencyState.FAILED, ResidencyState.DRAINING):
+            return int(here.state is ResidencyState.DRAINING)
+        return 2 + (here.in_flight > 0)
+
+    def _residency(self, origin: Incumbent) -> Residency | None:
+        world = self.draft.world
+        names = names_of(world, origin.replica, origin.former)
+        return residency_of(world.hosts.get(origin.host), names, origin.assignment.launch)
+
+    def _movable(self, seated: Seated) -> Spot | None:
+        """Where it stands, as a spot; None when it must not be touched."""
+        assignment, world = seated.assignment, self.draft.world
+        profile, view = world.profiles.get(assignment.profile), world.hosts.get(assignment.seat.host)
+        if profile is None or view is None or view.standing not in (Standing.OPEN, Standing.THROTTLED):
+            return None
+        origin = seated.origin
+        if origin is not None and seated.cause is None:
+            settled = origin.verdict is Verdict.STAY and not origin.pinned and not origin.stuck
+            if not settled or not self._rested(origin, profile):
+                return None
+        elif view.host.id in profile.placement.pins or (origin is not None and not _free(origin, view.host.id)):
+            return None
+        column = {r.id: n for n, r in enumerate(view.rooms)}
+        if any(d not in column for d in assignment.seat.devices):
+            return None
+        row, pools = self.grid.row[view.host.id], tuple(column[d] for d in assignment.seat.devices)
+        start = missing = 0
+        if not is_home(seated):
+            found = [o for o in self._ways(profile, row) if o.need == assignment.device_bytes]
+            if not found:
+                return None
+            start, missing = found[0].start_ms, found[0].missing
+        gpu = is_gpu_work(seated.launch.backend) and any(self.grid.gpu[row, c] < ENDLESS for c in pools)
+        config = next((n for n, c in enumerate(profile.configs) if c.name == seated.launch.config), 0)
+        need, ram = assignment.device_bytes, assignment.host_bytes
+        firm = self._firm(profile, config)
+        return Spot(
+            self.host[row],
+            Option(config, pools, (pools,), len(pools), need, ram, gpu, start, missing, firm=firm),
+            pools,
+        )
+
+    def _serves(self, seated: Seated) -> bool:
+        """It is ready where it stands; without any report, whatever the parent placed counts as such."""
+        origin, world = seated.origin, self.draft.world
+        if origin is None or seated.assignment.seat.host != origin.host:
+            return False
+        view = world.hosts.get(origin.host)
+        heard = view is not None and view.standing not in (Standing.SILENT, Standing.LOST, Standing.NOT_SERVING)
+        return world.hypothetical or (origin.ready and heard)
+
+    def _firm(self, profile: Profile, config: int) -> bool:
+        minimum = self.draft.world.planning.footprint.minimum_for_displacement
+        return SOURCES.index(profile.configs[config].footprint.source) <= SOURCES.index(minimum)
+
+    def _ways(self, profile: Profile, row: int) -> list[Option]:
+        found = []
+        for opening in self.seats.openings(profile):
+            place = int(opening.place[row])
+            if place >= 0 and (option := option_of(opening, row, int(opening.start_ms[place]))) is not None:
+                found.append(option)
+        return found
+
+    def _rested(self, origin: Incumbent, profile: Profile) -> bool:
+        """It has stood for its minimum residency, or nobody knows since when it stands."""
+        if not profile.timing.min_residency_ms:
+            return True
+        here = self._residency(origin)
+        if here is None or here.since_ms is None:
+            return True
+        return self.now - here.since_ms >= profile.timing.min_residency_ms
+
+    # -- hosts -------------------------------------------------------------------------------------------------------
+
+    def _ground(self) -> Ground:
+        """What every host has left beside the pieces."""
+        grid, rows = self.grid, np.array(self.rows, np.int64)
+
+        def column(values: np.ndarray) -> list[int]:
+            found: list[int] = values[rows].tolist()
+            return found
+
+        def table(values: np.ndarray) -> list[list[int]]:
+            found: list[list[int]] = values[rows].tolist()
+            return found
+
+        boards = self.draft.board.rows
+        ground = Ground(
+            free=table(grid.open - grid.used),
+            slack=table(grid.raw - grid.open),
+            gpu=table(grid.gpu - grid.used_gpu),
+            ram=column(grid.ram),
+            slots=column(grid.limit - grid.present),
+            disk=column(grid.disk_free),
+            counts=[{} for _ in self.rows],
+            price=[0] * len(rows),
+            held=[len(boards[row].desired) for row in self.rows],
+        )
+        for name, there in sorted(grid.company.rows.items()):
+            for row, many in there.items():
+                if (host := self.host.get(row)) is not None:
+                    ground.counts[host][self.number[name]] = many
+        for mover, spot in zip(self.movers, self.spots, strict=True):
+            if spot is not None:
+                self._lift(ground, self.kind[mover.profile], spot)
+        for mover in self.movers:
+            # Whoever is to leave does not count where it stands: it would count twice once it has a seat.
+            origin = mover.item.origin if mover.item is not None else None
+            row = grid.row.get(origin.host, -1) if origin is not None else -1
+            if row in self.host and mover.replica in boards[row].desired:
+                _one_less(ground.counts[self.host[row]], self.kind[mover.profile])
+        self._prices(ground)
+        return ground
+
+    def _lift(self, ground: Ground, kind: int, spot: Spot) -> None:
+        host, option, pools = spot
+        for column in pools:
+            ground.free[host][column] += option.need
+            ground.gpu[host][column] += option.need if option.gpu else 0
+        if option.ram:
+            ground.free[host][ground.ram[host]] += option.ram
+        ground.slots[host] += 1
+        ground.disk[host] += option.missing
+        ground.held[host] -= 1
+        _one_less(ground.counts[host], kind)
+
+    def _prices(self, ground: Ground) -> None:
+        ceiling = self.draft.world.budgets.price
+        if ceiling is None:
+            return
+        known = [0 if p == UNKNOWN_PRICE_MICRO else p for p in self.grid.price[self.rows].tolist()]
+        ground.price[:] = known
+        emptied = {s.host for s in self.spots if s is not None and not ground.held[s.host]}
+        ground.money = ceiling.max_per_hour_micro - self.draft.board.price_micro + sum(known[h] for h in emptied)
+
+    def _barred(self, ground: Ground) -> frozenset[int]:
+        """Hosts that nobody new may open: of unknown price where that is refused, and all while it costs too much."""
+        ceiling = self.draft.world.budgets.price
+        if ceiling is None:
+            return frozenset()
+        over = self.draft.board.price_micro > ceiling.max_per_hour_micro
+        unknown = (self.grid.price[self.rows] == UNKNOWN_PRICE_MICRO) & (ceiling.unknown == "refuse")
+        return frozenset(h for h, held in enumerate(ground.held) if not held and (over or bool(unknown[h])))
+
+
+def is_home(seated: Seated) -> bool:
+    """It stands there by the plan in force, and nothing was going to change that."""
+    return seated.origin is not None and seated.cause is None
+
+
+def _one_less(counts: dict[int, int], kind: int) -> None:
+    counts[kind] -= 1
+    if not counts[kind]:
+        del counts[kind]
+
+
+def _free(origin: Incumbent, host: HostId) -> bool:
+    """It came to the host because it had to leave another, and might as well have come to a third."""
+    return origin.verdict in (Verdict.LEAVE, Verdict.RELEASE) and origin.only_to is None and origin.host != host

@@ -1,0 +1,92 @@
+"""The puzzle says what the board says, and forgets nothing when it is turned back."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gridops.planner.capacity import Ask, Offer
+from gridops.planner.circles import deadlocked
+from gridops.planner.draft import begin
+from gridops.planner.gather import gather
+from gridops.planner.movers import gather_movers
+from gridops.planner.place import place
+from gridops.planner.seats import Seats
+from gridops.planner.targets import choose
+from gridops.planner.world import look
+from tests.planner.puzzles import plain, puzzle, state, wrongs
+from tests.planner.worlds import change, later, make_fleet, rolled
+
+WORLDS = range(60)
+
+
+@pytest.mark.parametrize("seed", WORLDS)
+def test_a_seat_in_the_puzzle_is_an_offer_of_the_board_and_the_other_way_round(seed: int) -> None:
+    cook = rolled(seed)
+    fleet = make_fleet(cook)
+    if seed % 2:
+        fleet = change(cook, later(fleet.plan(), fleet))
+    world = look(fleet.inputs())
+    if world.mass_stale:
+        return
+    draft = begin(world, choose(world, gather(world)))
+    seats = Seats(draft)
+    left = [i for i in place(seats) if i.origin is None and i.pin is None]
+    movers = gather_movers(seats, left)
+    over = world.budgets.price is not None and draft.board.price_micro > world.budgets.price.max_per_hour_micro
+    for n, mover in enumerate(movers.movers):
+        if mover.item is None:
+            continue
+        profile = world.profiles[mover.profile]
+        for host, row in enumerate(movers.rows):
+            offered = False
+            for opening in seats.openings(profile):
+                if opening.place[row] >= 0:
+                    ask = Ask(mover.replica, profile, opening.way(row))
+                    offered |= isinstance(draft.board.offer(seats.grid.ids[row], ask), Offer)
+            fits = movers.puzzle.fits(n, host) is not None
+            assert fits == offered or (over and offered), f"{mover.replica} on {seats.grid.ids[row]}"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_undoing_restores_everything(seed: int) -> None:
+    made, chance = puzzle(seed), random.Random(seed)
+    for _ in range(20):
+        before, mark = state(made), len(made.journal)
+        for _ in range(chance.randrange(1, 8)):
+            n = chance.randrange(len(made.pieces))
+            if made.at[n] is not None:
+                made.take(n)
+            elif (spot := made.fits(n, chance.randrange(len(made.on)))) is not None:
+                made.put(n, spot)
+        assert wrongs(made) == []
+        made.undo(mark)
+        assert state(made) == before
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_restored_state_is_the_one_that_was_remembered(seed: int) -> None:
+    made = puzzle(seed)
+    kept, before = list(made.at), state(made)
+    for n, spot in enumerate(kept):
+        if spot is not None and n % 3:
+            made.take(n)
+    made.restore(kept)
+    assert state(made) == before
+
+
+def test_two_that_want_each_others_places_wait_for_ever() -> None:
+    assert deadlocked(plain([(0, 1), (1, 0)], [6, 6], 10))
+
+
+def test_with_room_for_both_at_once_nobody_waits() -> None:
+    assert not deadlocked(plain([(0, 1), (1, 0)], [5, 5], 10))
+
+
+def test_a_chain_with_a_free_end_is_no_circle() -> None:
+    assert not deadlocked(plain([(0, 1), (1, 2)], [6, 6], 10))
+
+
+def test_a_circle_of_three_is_one() -> None:
+    assert deadlocked(plain([(0, 1), (1, 2), (2, 0)], [6, 6, 6], 10))

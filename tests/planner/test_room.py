@@ -1,0 +1,295 @@
+"""Making room: who gives way for whom, how much at once, and when nothing is touched at all."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gridops.model.forecast import Evidence
+from gridops.model.plan import CauseKind, DecisionKind, Plan
+from gridops.model.policy import BudgetPolicy, MoveLimits, PriceCeiling, ScopeBudgets
+from gridops.model.profile import Footprint, FootprintSource, PlacementRules, Profile, Spread, Timing
+from gridops.model.snapshot import ResidencyState
+from gridops.planner import movers, repack, room
+from tests.planner.fleet import GIB, SCOPE, Fleet, config, decisions, host, profile, seats
+from tests.planner.test_targets_forecast import entry, expect, planned
+from tests.planner.worlds import later, shuffled
+
+RESTED = 600_000
+
+
+def standing(*profiles: Profile, hosts: int = 2, **more: Any) -> Fleet:
+    """Everybody stands, long enough to be moved. Hosts of 24 GiB take two of 10 or one of 18."""
+    fleet = Fleet(hosts=tuple(host(f"h{n}", rack=f"r{n}", **more) for n in range(hosts)), profiles=profiles)
+    made = fleet.plan()
+    assert made.report.unplaced == ()
+    return fleet.applied(made, later_ms=RESTED)
+
+
+def wants(fleet: Fleet, *profiles: Profile) -> Fleet:
+    """The same with more profiles, or others of the same name."""
+    names = {p.name for p in profiles}
+    return fleet.but(profiles=(*(p for p in fleet.profiles if p.name not in names), *profiles))
+
+
+def budget(fleet: Fleet, **more: Any) -> Fleet:
+    return fleet.but(more={"budgets": BudgetPolicy(scopes=(ScopeBudgets(scope=SCOPE, **more),))})
+
+
+def gave_way(made: Plan) -> list[str]:
+    return sorted(
+        d.replica for d in made.decisions if d.kind is DecisionKind.REMOVE and d.cause.kind is CauseKind.DISPLACED
+    )
+
+
+def expecting(fleet: Fleet, *, high: float, **more: Any) -> Plan:
+    """The plan when requests for `high` are expected, so many lanes at once."""
+    return planned(fleet, expect(entry(high, name="high", last_used_ms=fleet.now, **more), made=fleet.now))
+
+
+LOW = profile("low", 2, gib=18, priority=50, max_per_host=1)
+HIGH = profile("high", 1, gib=18, priority=200)
+
+
+def test_the_less_important_gives_way_and_one_of_it_stays() -> None:
+    made = wants(standing(LOW), replace(HIGH, replicas_min=2, replicas_max=2)).plan()
+    assert len(gave_way(made)) == 1
+    assert sorted(a.profile for a in made.placement) == ["high", "low"]
+
+
+@pytest.mark.parametrize("priority", [50, 49])
+def test_nobody_gives_way_to_an_equal_or_a_lesser(priority: int) -> None:
+    made = wants(standing(LOW), replace(HIGH, priority=priority)).plan()
+    assert made.to_do == ()
+
+
+def test_a_demand_that_is_only_inferred_takes_nobodys_place() -> None:
+    asks = replace(HIGH, replicas_min=0, replicas_max=1)
+    fleet = wants(standing(LOW), asks)
+    guess = expecting(fleet, high=9, evidence=Evidence.CORRELATED)
+    assert gave_way(guess) == []
+    assert [u.replica for u in guess.report.unplaced] == ["high/1"]
+    assert len(gave_way(expecting(fleet, high=0.5))) == 1
+
+
+def test_an_inferred_demand_may_use_what_moving_others_frees() -> None:
+    small = profile("small", 1, gib=6, priority=50, placement=PlacementRules(deny_hosts=()))
+    fleet = standing(replace(small, placement=PlacementRules(allow_hosts=("h0",))))  # type: ignore[arg-type]
+    asks = replace(HIGH, replicas_min=0, replicas_max=1, placement=PlacementRules(allow_hosts=("h0",)))  # type: ignore[arg-type]
+    made = expecting(wants(fleet, small, asks), high=9, evidence=Evidence.CORRELATED)
+    assert seats(made) == {"high/1": "h0", "small/1": "h1"}
+    assert gave_way(made) == []
+
+
+@pytest.mark.parametrize(("source", "gives_way"), [(FootprintSource.DECLARED, 1), (FootprintSource.PUBLISHED, 0)])
+def test_nobody_gives_way_to_a_size_that_is_not_known_well_enough(source: FootprintSource, gives_way: int) -> None:
+    size = Footprint(source=source, device_bytes=18 * GIB, host_bytes=0)
+    made = wants(standing(LOW), replace(HIGH, configs=(config("high", footprint=size),))).plan()
+    assert len(gave_way(made)) == gives_way
+
+
+def test_idle_ones_give_way_before_busy_ones() -> None:
+    fleet = standing(LOW)
+    for busy, idle in (("h0", "h1"), ("h1", "h0")):
+        given = fleet
+        for name in ("h0", "h1"):
+            old = fleet.reports[name]
+            assert old is not None
+            work = 3 if name == busy else 0
+            given = given.reporting(name, residencies=tuple(replace(r, in_flight=work) for r in old.residencies))
+        made = wants(given, HIGH).plan()
+        assert seats(made)["high/1"] == idle
+
+
+def test_those_on_their_way_out_give_way_before_idle_ones() -> None:
+    fleet = standing(LOW)
+    old = fleet.reports["h1"]
+    assert old is not None
+    going = tuple(replace(r, state=ResidencyState.DRAINING) for r in old.residencies)
+    made = wants(fleet.reporting("h1", residencies=going), HIGH).plan()
+    assert seats(made)["high/1"] == "h1"
+
+
+def test_of_equals_the_quicker_to_bring_back_gives_way() -> None:
+    def stands(name: str, warm_ms: int) -> Profile:
+        return profile(name, 2, gib=18, priority=50, max_per_host=1, timing=Timing(warm_ms=warm_ms, min_residency_ms=0))
+
+    fleet = standing(stands("quick", 2_000), stands("slow", 90_000), hosts=4)
+    made = wants(fleet, HIGH).plan()
+    assert [r.partition("/")[0] for r in gave_way(made)] == ["quick"]
+
+
+def test_minimum_residency_is_never_bypassed() -> None:
+    fresh = replace(LOW, timing=Timing(min_residency_ms=2 * RESTED))
+    fleet = standing(fresh)
+    young = fleet
+    for name in ("h0", "h1"):
+        old = fleet.reports[name]
+        assert old is not None
+        young = young.reporting(name, residencies=tuple(replace(r, since_ms=fleet.now - 1) for r in old.residencies))
+    assert wants(young, HIGH).plan().to_do == ()
+    assert gave_way(wants(fleet, HIGH).plan()) != [], "nobody knows since when they stand"
+
+
+def test_pins_are_never_bypassed() -> None:
+    pinned = replace(LOW, placement=PlacementRules(pins=("h0", "h1")))  # type: ignore[arg-type]
+    assert wants(standing(pinned), HIGH).plan().to_do == ()
+
+
+def test_one_plan_takes_away_so_many_and_later_ones_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "DROPS", 2)
+    fleet = standing(replace(LOW, replicas_min=6, replicas_max=6), hosts=6)
+    fleet = wants(fleet, replace(HIGH, replicas_min=5, replicas_max=5))
+    waves = []
+    for _ in range(4):
+        made = fleet.plan()
+        waves.append(len(gave_way(made)))
+        missing = [u.replica for u in made.report.unplaced if u.replica.startswith("high")]
+        assert len(missing) == 5 - sum(waves), "who waits for a later plan is reported"
+        fleet = later(made, fleet)
+    assert waves == [2, 2, 1, 0]
+
+
+def test_one_plan_moves_so_many() -> None:
+    small = profile("small", 6, gib=10, priority=50, max_per_host=1)
+    fleet = standing(small, hosts=6)
+    asks = replace(HIGH, replicas_min=3, replicas_max=3, priority=50)
+    for most in (0, 1, 2, 3):
+        made = budget(wants(fleet, asks), moves=MoveLimits(per_plan=most)).plan()
+        moved = [d for d in decisions(made) if d.startswith("move")]
+        assert len(moved) <= most
+
+
+def test_a_chain_over_three_hosts_opens_a_seat() -> None:
+    """Each can only go where the next one stands, and only the last has a free host to go to."""
+
+    def on(p: Profile, *names: str) -> Profile:
+        return replace(p, placement=PlacementRules(allow_hosts=names))  # type: ignore[arg-type]
+
+    first, second, new = profile("b", 1, gib=18), profile("c", 1, gib=18), profile("a", 1, gib=18)
+    fleet = Fleet(hosts=tuple(host(f"h{n}") for n in range(3)), profiles=(on(first, "h0"), on(second, "h1")))
+    stood = fleet.applied(fleet.plan(), later_ms=RESTED)
+    made = stood.but(profiles=(on(first, "h0", "h1"), on(second, "h1", "h2"), on(new, "h0"))).plan()
+    assert seats(made) == {"a/1": "h0", "b/1": "h1", "c/1": "h2"}
+
+
+def test_failure_domains_are_kept_while_room_is_made() -> None:
+    low = replace(LOW, replicas_min=4, replicas_max=4)
+    fleet = standing(low, hosts=4)
+    asks = replace(HIGH, replicas_min=2, replicas_max=2, spread=Spread(by="rack", min=2))
+    made = wants(fleet, asks).plan()
+    high = [a.seat.host for a in made.placement if a.profile == "high"]
+    assert len(high) == 2 == len(set(high))
+
+
+def test_a_price_ceiling_holds_while_room_is_made() -> None:
+    ceiling = PriceCeiling(max_per_hour_micro=200)
+    fleet = Fleet(
+        hosts=tuple(host(f"h{n}", price_per_hour_micro=100) for n in range(4)),
+        profiles=(LOW,),
+        more={"budgets": BudgetPolicy(scopes=(ScopeBudgets(scope=SCOPE, price=ceiling),))},
+    )
+    stood = fleet.applied(fleet.plan(), later_ms=RESTED)
+    made = wants(stood, replace(HIGH, replicas_min=2, replicas_max=2)).plan()
+    assert len({a.seat.host for a in made.placement}) == 2
+    assert len(gave_way(made)) == 1
+
+
+def test_a_large_fleet_makes_room_among_the_hosts_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(movers, "HOSTS", 3)
+    filled = replace(profile("peer", 6, gib=18, priority=200, max_per_host=1), max_per_host=1)
+    fleet = standing(filled, replace(LOW, replicas_min=2, replicas_max=2), hosts=8)
+    made = wants(fleet, HIGH).plan()
+    assert [r.partition("/")[0] for r in gave_way(made)] == ["low"]
+
+
+# -- nothing to do ---------------------------------------------------------------------------------------------------
+
+
+def crowded(seed: int) -> Fleet:
+    """A full fleet where more is wanted than there is room for, after something else stood there."""
+    chance = random.Random(seed)
+    sizes = (4, 6, 9, 12, 18)
+
+    def some(names: str) -> tuple[Profile, ...]:
+        return tuple(
+            profile(
+                n,
+                chance.randrange(1, 4),
+                gib=chance.choice(sizes),
+                priority=chance.choice((50, 100, 200)),
+                max_per_host=chance.choice((1, 2)),
+                timing=Timing(min_residency_ms=0),
+            )
+            for n in names
+        )
+
+    fleet = Fleet(hosts=tuple(host(f"h{n}", rack=f"r{n % 2}") for n in range(4)), profiles=some("abc"))
+    stood = fleet.applied(fleet.plan(), later_ms=RESTED)
+    return wants(stood, *some("defg"))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_once_carried_out_a_plan_asks_for_nothing_more(seed: int) -> None:
+    fleet = budget(crowded(seed), moves=MoveLimits(per_plan=99))
+    last: list[str] = []
+    for _ in range(6):
+        made = fleet.plan()
+        if made.to_do == ():
+            return
+        fleet, last = later(made, fleet), decisions(made)
+    raise AssertionError(f"still at it: {last}")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_order_of_files_changes_nothing(seed: int) -> None:
+    fleet = crowded(seed)
+    assert seats(shuffled(fleet, random.Random(seed)).plan()) == seats(fleet.plan())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_other_names_in_the_same_order_change_nothing_but_names(seed: int) -> None:
+    fleet = crowded(seed)
+    names = {h.id: f"node-{h.id}" for h in fleet.hosts}
+    fresh = replace(fleet, parent=None, reports={})
+    renamed = fresh.but(hosts=tuple(replace(h, id=names[h.id]) for h in fresh.hosts))  # type: ignore[arg-type]
+    found = seats(fresh.plan())
+    assert seats(renamed.plan()) == {r: names[h] for r, h in found.items()}  # type: ignore[index]
+
+
+def test_where_everybody_has_a_seat_nobody_is_moved_for_a_better_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = standing(profile("one", 2, gib=10), profile("two", 2, gib=10), hosts=4)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a complete placement is not looked at")
+
+    monkeypatch.setattr(room, "gather_movers", never)
+    assert fleet.plan().to_do == ()
+
+
+# -- repacking -------------------------------------------------------------------------------------------------------
+
+
+def late_fleet(load_ms: int) -> Fleet:
+    """`new` has its weights on h0, where `old` stands; it fits on h1 too, where it would have to fetch them."""
+    old = profile("old", 1, gib=18, timing=Timing(load_ms=1_000, warm_ms=1_000, min_residency_ms=0))
+    new = profile("new", 1, gib=18, timing=Timing(load_ms=load_ms, warm_ms=1_000, min_residency_ms=0))
+    fleet = Fleet(hosts=(host("h0"), host("h1")), profiles=(old,))
+    stood = fleet.applied(fleet.plan(), later_ms=RESTED)
+    weights = tuple(sorted(f.sha256 for f in new.configs[0].artifact.files))
+    seen = stood.reports["h0"]
+    assert seen is not None
+    return stood.but(profiles=(old, new)).reporting("h0", cached=tuple(sorted({*seen.cached, *weights})))
+
+
+def test_one_that_stands_moves_for_a_new_one_when_that_pays() -> None:
+    made = late_fleet(repack.GAIN_MS * 3).plan()
+    assert seats(made) == {"new/1": "h0", "old/1": "h1"}
+
+
+def test_a_gain_that_is_not_worth_a_move_uses_what_is_free() -> None:
+    made = late_fleet(repack.GAIN_MS // 2).plan()
+    assert seats(made) == {"new/1": "h1", "old/1": "h0"}

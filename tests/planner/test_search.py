@@ -1,0 +1,110 @@
+"""The local search: never worse, never against the rules, never a circle, and the longer the better."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridops.planner.best_case import least_unmet
+from gridops.planner.chains import Chains
+from gridops.planner.circles import deadlocked
+from gridops.planner.permit import Limits, Permit
+from gridops.planner.search import Draws, Search
+from tests.planner.puzzles import plain, puzzle, state, wrongs
+
+SEEDS = range(60)
+WIDE = Limits(rounds=40, moves=99, drops=99)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_result_is_not_worse_breaks_no_rule_and_can_be_carried_out(seed: int) -> None:
+    made = puzzle(seed)
+    before = made.value
+    Search(made, WIDE).run()
+    assert made.value <= before
+    assert wrongs(made) == []
+    assert not deadlocked(made)
+    assert made.journal == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nobody_loses_the_place_to_somebody_who_may_not_take_it(seed: int) -> None:
+    made = puzzle(seed)
+    Search(made, WIDE).run()
+    for kind in made.gone:
+        mine = [n for n, p in enumerate(made.pieces) if p.kind == kind and p.home is not None]
+        serving = [n for n in mine if made.pieces[n].serves]
+        assert not serving or any(made.at[n] is not None for n in serving), "the last that serves went"
+        excused = 0
+        for n in mine:
+            home = made.pieces[n].home
+            assert home is not None
+            if made.at[n] is home:
+                continue
+            excused += any(
+                made.kinds[made.pieces[m].kind].weight > made.kinds[kind].weight
+                and (spot := made.at[m]) is not made.pieces[m].home
+                and spot is not None
+                and spot.option.firm
+                and not made.pieces[m].meek
+                for m in made.on[home.host]
+            )
+        assert excused >= made.gone[kind]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_more_rounds_are_never_worse(seed: int) -> None:
+    values = []
+    for rounds in (0, 1, 3, 10, 30, 90):
+        made = puzzle(seed)
+        Search(made, Limits(rounds=rounds, moves=99, drops=99)).run()
+        values.append(made.value)
+    assert values == sorted(values, reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("moves", "drops"), [(0, 0), (1, 0), (0, 1), (2, 2)])
+def test_no_more_are_moved_or_dropped_than_allowed(seed: int, moves: int, drops: int) -> None:
+    made = puzzle(seed)
+    Search(made, Limits(rounds=40, moves=moves, drops=drops)).run()
+    assert made.moved <= moves
+    assert made.dropped <= max(drops, puzzle(seed).dropped)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_same_puzzle_has_the_same_answer(seed: int) -> None:
+    one, other = puzzle(seed), puzzle(seed)
+    assert Search(one, WIDE).run() == Search(other, WIDE).run()
+    assert state(one) == state(other)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_ever_below_the_bound(seed: int) -> None:
+    made = puzzle(seed)
+    limits = Limits(rounds=60, moves=99, drops=seed % 4)
+    bound = least_unmet(made, limits)
+    Search(made, limits).run()
+    assert made.unmet >= bound
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_chains_alone_make_nothing_worse_either(seed: int) -> None:
+    made = puzzle(seed)
+    before = made.value
+    Chains(made, Permit(made, WIDE)).run()
+    assert made.value <= before
+    assert wrongs(made) == []
+
+
+def test_a_search_with_nothing_to_wish_for_stops_at_once() -> None:
+    made = plain([(0, 0), (1, 1)], [6, 6], 10)
+    kept = state(made)
+    assert Search(made, WIDE).run() == 0
+    assert state(made) == kept
+
+
+def test_draws_cover_their_range_and_never_change() -> None:
+    draws = Draws()
+    found = [draws.below(7) for _ in range(200)]
+    assert set(found) == set(range(7))
+    again = Draws()
+    assert found == [again.below(7) for _ in range(200)]
