@@ -17,13 +17,13 @@ from dataclasses import replace
 from gridops.base.ids import ReplicaId
 from gridops.model.plan import Cause, CauseKind
 from gridops.planner.capacity import Ask, Offer
-from gridops.planner.draft import Item, Seated
+from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.eligible import Way
 from gridops.planner.harm import Needs
+from gridops.planner.host_board import Claim
 from gridops.planner.incumbents import Verdict
 from gridops.planner.movers import Mover, Movers, gather_movers, is_home, is_meek
 from gridops.planner.permit import Limits
-from gridops.planner.pieces import Spot
 from gridops.planner.place import seat
 from gridops.planner.repack import Repack, late, rows_for
 from gridops.planner.search import Search
@@ -76,8 +76,9 @@ def _search(seats: Seats, wanting: Sequence[Item], moves: int, drops: int) -> tu
         return 0, tuple(wanting)
     search = Search(puzzle, Limits(rounds=planning.search.moves, moves=moves, drops=drops))
     seats.draft.evaluated += search.run()
-    moved = puzzle.moved
-    lost = carry_out(movers)
+    moved, lost = puzzle.moved, carry_out(movers)
+    if lost is None:
+        return 0, tuple(wanting)
     seated = {m.item.replica for m, spot in zip(movers.movers, puzzle.at, strict=True) if m.item and spot is not None}
     # The search keeps failure domains apart; where that is not feasible, a seat in the same one is better than none.
     still = [*(i for i in wanting if i.replica not in seated), *lost]
@@ -106,40 +107,77 @@ def _repack(seats: Seats) -> None:
     carry_out(movers)
 
 
-def carry_out(movers: Movers) -> tuple[Item, ...]:
-    """Seat on the board what was found. Returns those who lost their seat, as items that look for one."""
+def carry_out(movers: Movers) -> tuple[Item, ...] | None:
+    """Seat on the board what was found. Returns those who lost their seat, as items that look for one.
+
+    The board has the last word: where it refuses a seat that the puzzle allowed, everything stays as it was (None).
+    """
     puzzle, draft = movers.puzzle, movers.seats.draft
     changed = [n for n, spot in enumerate(puzzle.at) if spot is not movers.before[n]]
     arrivals = sorted({movers.movers[n].replica for n in changed if puzzle.pieces[n].home is None and puzzle.at[n]})
-    lost: list[Item] = []
+    earlier = _Earlier(draft, [movers.movers[n].replica for n in changed])
     lifted: list[tuple[int, Seated]] = []
     for n in changed:
         seated = movers.movers[n].seated
         if seated is not None:
             lifted.append((n, draft.lift(seated.assignment.replica)))
+    lost: list[Item] = []
     for n, seated in lifted:
         if puzzle.at[n] is None:
             lost.append(_lost(movers, seated, arrivals))
             if seated.origin is not None and not is_home(seated):
                 draft.stay(seated.origin)
-    for n in changed:
-        spot = puzzle.at[n]
-        if spot is not None:
-            _sit(movers, movers.movers[n], spot, arrivals)
+    coming = [n for n in changed if puzzle.at[n] is not None]
+    while coming:
+        # Whoever is to leave counts where it stands until it has its new seat: others may have to come after it.
+        refused = [n for n in coming if not _sit(movers, n, arrivals)]
+        if len(refused) == len(coming):
+            earlier.restore()
+            return None
+        coming = refused
     return tuple(lost)
 
 
-def _sit(movers: Movers, mover: Mover, spot: Spot, arrivals: Sequence[ReplicaId]) -> None:
-    seats, row = movers.seats, movers.rows[spot.host]
-    host, draft = seats.grid.ids[row], movers.seats.draft
+class _Earlier:
+    """The seats of some replicas as they were, to be given back."""
+
+    def __init__(self, draft: Draft, replicas: Sequence[ReplicaId]) -> None:
+        self._draft, self._seats = draft, dict[ReplicaId, tuple[Seated, Claim | None] | None]()
+        for replica in replicas:
+            seated = draft.seats.get(replica)
+            board = draft.board.hosts.get(seated.assignment.seat.host) if seated is not None else None
+            claim = board.desired.get(replica) if board is not None else None
+            self._seats[replica] = (seated, claim) if seated is not None else None
+
+    def restore(self) -> None:
+        draft = self._draft
+        for replica in self._seats:
+            if replica in draft.seats:
+                draft.lift(replica)
+        for before in self._seats.values():
+            if before is None:
+                continue
+            seated, claim = before
+            if claim is not None:
+                draft.board.back(seated.assignment.seat.host, claim)
+            draft.give(seated)
+
+
+def _sit(movers: Movers, n: int, arrivals: Sequence[ReplicaId]) -> bool:
+    """Give the piece the seat that was found for it. False: the board does not admit it, at least not yet."""
+    seats, mover, spot = movers.seats, movers.movers[n], movers.puzzle.at[n]
+    assert spot is not None, "only who has a spot is seated"
+    row, draft = movers.rows[spot.host], seats.draft
     item = mover.item or _item(movers, mover, arrivals)
     opening = next(o for o in seats.openings(item.profile) if o.position == spot.option.config)
     way = opening.way(row)
     rooms = seats.grid.views[row].rooms
     exact = Way(way.launch, way.need, tuple(rooms[c] for c in spot.pools), way.gpu)
-    offer = draft.board.offer(host, Ask(item.replica, item.profile, exact))
-    assert isinstance(offer, Offer), f"the puzzle was more hopeful than the board: {offer}"
-    draft.sit(item, host, offer, way.launch)
+    offer = draft.board.offer(seats.grid.ids[row], Ask(item.replica, item.profile, exact))
+    if not isinstance(offer, Offer):
+        return False
+    draft.sit(item, seats.grid.ids[row], offer, way.launch)
+    return True
 
 
 def _item(movers: Movers, mover: Mover, arrivals: Sequence[ReplicaId]) -> Item:
