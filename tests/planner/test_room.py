@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from gridops.base.ids import HostId
 from gridops.model.forecast import Evidence
-from gridops.model.plan import CauseKind, DecisionKind, Plan
+from gridops.model.plan import CauseKind, DecisionKind, HostLine, Plan
 from gridops.model.policy import BudgetPolicy, MoveLimits, PriceCeiling, ScopeBudgets
 from gridops.model.profile import Footprint, FootprintSource, PlacementRules, Profile, Spread, Timing
 from gridops.model.snapshot import ResidencyState
 from gridops.planner import movers, repack, room
+from gridops.planner.capacity import Ask, Board, Offer
 from tests.planner.fleet import GIB, SCOPE, Fleet, config, decisions, host, profile, seats
 from tests.planner.test_targets_forecast import entry, expect, planned
 from tests.planner.worlds import later, shuffled
@@ -163,17 +165,43 @@ def test_one_plan_moves_so_many() -> None:
         assert len(moved) <= most
 
 
-def test_a_chain_over_three_hosts_opens_a_seat() -> None:
+def on(p: Profile, *names: str) -> Profile:
+    return replace(p, placement=PlacementRules(allow_hosts=names))  # type: ignore[arg-type]
+
+
+def chained() -> Fleet:
     """Each can only go where the next one stands, and only the last has a free host to go to."""
-
-    def on(p: Profile, *names: str) -> Profile:
-        return replace(p, placement=PlacementRules(allow_hosts=names))  # type: ignore[arg-type]
-
     first, second, new = profile("b", 1, gib=18), profile("c", 1, gib=18), profile("a", 1, gib=18)
     fleet = Fleet(hosts=tuple(host(f"h{n}") for n in range(3)), profiles=(on(first, "h0"), on(second, "h1")))
     stood = fleet.applied(fleet.plan(), later_ms=RESTED)
-    made = stood.but(profiles=(on(first, "h0", "h1"), on(second, "h1", "h2"), on(new, "h0"))).plan()
-    assert seats(made) == {"a/1": "h0", "b/1": "h1", "c/1": "h2"}
+    return stood.but(profiles=(on(first, "h0", "h1"), on(second, "h1", "h2"), on(new, "h0")))
+
+
+def test_a_chain_over_three_hosts_opens_a_seat() -> None:
+    assert seats(chained().plan()) == {"a/1": "h0", "b/1": "h1", "c/1": "h2"}
+
+
+@pytest.mark.parametrize("allowed", range(4))
+def test_where_the_board_refuses_a_seat_everything_stays_as_it_was(
+    allowed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The board admits so many seats of the chain and then no more: whatever was rearranged is given back."""
+    fleet = chained()
+    asked, offer, sit = 0, Board.offer, room._sit
+
+    def refusing(self: Board, host: HostId, ask: Ask, **more: Any) -> Offer | HostLine:
+        nonlocal asked
+        asked += 1
+        return offer(self, host, ask, **more) if asked <= allowed else HostLine(host=host, code="GO521", detail="no")
+
+    def watched(*arguments: Any) -> bool:
+        with monkeypatch.context() as patch:
+            patch.setattr(Board, "offer", refusing)
+            return sit(*arguments)
+
+    monkeypatch.setattr(room, "_sit", watched)
+    made = fleet.plan()
+    assert seats(made) == {"b/1": "h0", "c/1": "h1"} | ({"a/1": "h0", "b/1": "h1", "c/1": "h2"} if allowed == 3 else {})
 
 
 def test_failure_domains_are_kept_while_room_is_made() -> None:
