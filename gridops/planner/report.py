@@ -99,7 +99,8 @@ def _crowded(draft: Draft) -> list[Shortfall]:
         room = board.crowded() if board.desired else None
         if room is None:
             continue
-        last = max(board.desired.values(), key=lambda c: (-_priority(draft, c.replica), c.replica))
+        there = [c for c in board.desired.values() if room.id in c.devices or (c.host_bytes and room is board.view.ram)]
+        last = max(there or board.desired.values(), key=lambda c: (-_priority(draft, c.replica), c.replica))
         used, have = board.use(room.id, live=False).all_bytes, max(0, room.raw_bytes)
         wants, may, _ = render_lack(used, have)
         detail = f"{host} {room.id}: {wants} where {may} may be, first to go {last.replica}"

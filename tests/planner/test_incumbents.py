@@ -564,3 +564,17 @@ def test_a_restart_that_is_held_back_leaves_the_parents_placement() -> None:
     assert seats(part) == {"c/1": "ant", "d/1": "ant"}
     assert decisions(part) == ["place d/1 -> ant"]
     assert decisions(restrict(made, fleet.parent, frozenset({first}))) == ["place c/1 -> ant"]
+
+
+def test_first_to_go_is_somebody_on_the_device_that_is_too_small() -> None:
+    """The other one has the lower priority and stands on the other device."""
+    here, there = profile("here", gib=18, priority=200), profile("there", gib=18, priority=50)
+    fleet = Fleet(hosts=(host("ant", (24, 24)),), profiles=(here, there))
+    stands = fleet.plan()
+    seat = next(a.seat for a in stands.placement if a.profile == "here")
+    fleet = fleet.applied(stands, later_ms=1_000)
+    taken = with_external(fleet.snapshot().hosts[0], seat.devices[0], 20)
+    made = fleet.reporting("ant", devices=taken.devices).plan()
+    (short,) = made.report.shortfalls
+    assert (short.code, short.profile) == (codes.OVER_MEMORY.code, "here")
+    assert short.detail.startswith(f"ant {seat.devices[0]}: ")
