@@ -143,7 +143,9 @@ def test_a_good_file_with_damage_is_judged_without_another_exception(file: str, 
         assert problem.length >= 1
     draw_all(found.problems)
     fixed = repair(MemoryTree(files))
-    assert fixed.checked.errors <= found.errors
+    # A file whose kind nobody knew is read on once it has one, and more may be found in it.
+    unread = any(p.code == "GO202" for p in found.problems)
+    assert unread or fixed.checked.errors <= found.errors
 
 
 @settings(max_examples=60)
