@@ -98,7 +98,7 @@ class Office:
             found = self.story.scope.get("proposal")
             return str(found["id"]) if found and found["headline"] == wanted else ""
 
-        return self.stage.until(f"a proposal: {wanted}", waits)
+        return self.stage.until(f"a proposal: {wanted}", waits, 90)
 
     def in_force(self, commit: str) -> None:
         """Wait until a commit is the intent."""

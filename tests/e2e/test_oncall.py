@@ -259,7 +259,7 @@ def test_memory_that_others_take_is_not_planned_and_two_that_fit_alone_are_never
         stage.until("the host sees that too", lambda: _external_mib(idle) < ceiling_mib * 95 // 100 - 200)
         time.sleep(2)
         idle.in_force(idle.want(tiny=1, other=1))
-        waiting = stage.until("one of them has a place", lambda: story.scope.get("proposal"))
+        waiting = stage.until("one of them has a place", lambda: story.scope.get("proposal"), 90)
         (short,) = _short_of_memory(story)
         stage.run("gridops", "apply", waiting["id"])
         on, off = ("tiny", "other") if short == "other/1" else ("other", "tiny")
