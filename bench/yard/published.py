@@ -7,6 +7,7 @@ much. `with_cpu=False` leaves CPU cores out of fit and score, because gridops do
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +22,7 @@ TYPICAL = 0.95
 """FGD looks at the most frequent shapes that cover so much of the list."""
 
 
-class _Published:
+class _Published(ABC):
     """Common to both: one cluster, and who got what."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -42,15 +43,20 @@ class _Published:
         self.cluster.give_back(row, pod, chosen)
         self._changed(row)
 
+    @abstractmethod
     def _choose(self, rows: Any, pod: Pod) -> tuple[int, int | None]:
-        raise NotImplementedError
+        """One of the rows that have room, and the slot on it (None: whichever fits)."""
 
+    @abstractmethod
     def _changed(self, row: int) -> None:
-        pass
+        """The host has taken or given back a pod."""
 
 
 class BestFit(_Published):
     """The host with the least left; on it the GPU with the least left."""
+
+    def _changed(self, row: int) -> None:
+        """It remembers nothing of hosts."""
 
     def _choose(self, rows: Any, pod: Pod) -> tuple[int, int | None]:
         c = self.cluster

@@ -22,6 +22,9 @@ from gridops.planner.explain import Walk
 from gridops.planner.why import closest
 from gridops.planner.world import Inputs
 
+NEAR_HOSTS = 3
+"""Hosts looked at for each kind of change, nearest first. More find no smaller change; fewer miss the one with room."""
+
 WHOLE = PPM
 """Size of a change that is no matter of degree: a rule goes altogether, a drain ends, somebody moves."""
 ENTRY = PPM // 2

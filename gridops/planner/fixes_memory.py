@@ -19,6 +19,7 @@ from gridops.model.plan import Cause, CauseKind, HostLine
 from gridops.model.profile import Config, Footprint
 from gridops.planner.draft import Item, Seated
 from gridops.planner.fixes_ideas import (
+    NEAR_HOSTS,
     WHOLE,
     Change,
     Edit,
@@ -36,8 +37,6 @@ from gridops.planner.world import HostView
 
 STEP = 64 << 20
 """Sizes that are proposed are multiples of this, so that a person can write them; smaller ones are whole MiB."""
-NEAR_HOSTS = 3
-"""Hosts looked at for each kind of change, nearest first. More find no smaller change; fewer miss who could move."""
 CONTEXT_STEP = 256
 """Contexts that are proposed are multiples of this many cells."""
 

@@ -19,6 +19,7 @@ from gridops.planner.capacity import Ask, Offer
 from gridops.planner.eligible import Way, open_way
 from gridops.planner.fixes_ideas import (
     ENTRY,
+    NEAR_HOSTS,
     WHOLE,
     Change,
     Edit,
@@ -32,9 +33,6 @@ from gridops.planner.fixes_ideas import (
     share,
 )
 from gridops.planner.world import HostView
-
-NEAR_HOSTS = 3
-"""Hosts looked at for each rule, by name. More find no smaller change; fewer may miss the one with room."""
 
 
 def rule_ideas(asked: Question) -> Iterator[Idea]:
