@@ -16,6 +16,7 @@ from gridops.model.profile import Footprint, FootprintSource, PlacementRules, Pr
 from gridops.model.snapshot import ResidencyState
 from gridops.planner import movers, repack, room
 from gridops.planner.capacity import Ask, Board, Offer
+from gridops.planner.check import check
 from tests.planner.fleet import GIB, SCOPE, Fleet, config, decisions, host, profile, seats
 from tests.planner.test_targets_forecast import entry, expect, planned
 from tests.planner.worlds import later, shuffled
@@ -60,6 +61,29 @@ def test_the_less_important_gives_way_and_one_of_it_stays() -> None:
     made = wants(standing(LOW), replace(HIGH, replicas_min=2, replicas_max=2)).plan()
     assert len(gave_way(made)) == 1
     assert sorted(a.profile for a in made.placement) == ["high", "low"]
+
+
+def test_the_checker_notices_when_nobody_who_serves_is_left() -> None:
+    """The same plan, where the one that was to stay turns out not to serve."""
+    fleet = wants(standing(LOW), HIGH)
+    made = fleet.plan()
+    assert len(gave_way(made)) == 1
+    (stays,) = (a for a in made.placement if a.profile == "low")
+    there = next(r for r in fleet.snapshot().hosts if r.host == stays.seat.host)
+    warming = tuple(replace(r, state=ResidencyState.WARMING) for r in there.residencies)
+    notes = check(made, fleet.reporting(stays.seat.host, residencies=warming).inputs())
+    assert any("gives way, and no other replica of low that serves goes on" in note for note in notes)
+
+
+def test_nobody_gives_way_while_many_hosts_are_silent_at_once() -> None:
+    fleet = wants(standing(replace(LOW, replicas_min=6, replicas_max=6), hosts=6), HIGH)
+    assert len(gave_way(fleet.plan())) == 1
+    for name in ("h3", "h4", "h5"):
+        fleet = fleet.reporting(name, observed_ms=fleet.now - 200_000)
+    made = fleet.plan()
+    assert "h3, h4, h5" in made.report.notes[0]
+    assert made.to_do == ()
+    assert [u.replica for u in made.report.unplaced] == ["high/1"]
 
 
 @pytest.mark.parametrize("priority", [50, 49])
