@@ -33,7 +33,7 @@ configs:
     artifact: {{format: gguf, files: [{{path: tiny.gguf, sha256: {sha256}, size: {size}B}}]}}
     context: 512
     lanes: 1
-    footprint: {{source: declared, device: 150MiB}}
+    footprint: {{source: declared, device: {mib}MiB}}
     args: {{threads: 1}}
 """
 AUTOMATIC = """\
@@ -54,6 +54,8 @@ class Office:
     story: Story
     stage: Stage
     model: Path
+    mib: int = 150
+    """What a profile's file says it needs."""
 
     @property
     def url(self) -> str:
@@ -69,7 +71,8 @@ class Office:
     def profile(self, name: str, replicas: int) -> None:
         """Write a profile; nothing is committed."""
         raw = self.model.read_bytes()
-        text = PROFILE.format(name=name, replicas=replicas, sha256=hashlib.sha256(raw).hexdigest(), size=len(raw))
+        digest = hashlib.sha256(raw).hexdigest()
+        text = PROFILE.format(name=name, replicas=replicas, sha256=digest, size=len(raw), mib=self.mib)
         (self.stage.fleet / f"profiles.d/{name}.yaml").write_text(text)
 
     def want(self, **replicas: int) -> str:

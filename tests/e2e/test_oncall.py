@@ -24,7 +24,7 @@ from tests.e2e.office import Office, opened
 
 HOG = """\
 import sys
-taken = bytearray(800 << 20)
+taken = bytearray(int(sys.argv[1]) << 20)
 taken[::4096] = b"x" * len(range(0, len(taken), 4096))
 print(flush=True)
 sys.stdin.read()
@@ -245,18 +245,22 @@ def test_memory_that_others_take_is_not_planned_and_two_that_fit_alone_are_never
     stage, story = idle.stage, idle.story
     machines = stage.fleet / "fleet.d/machines.yaml"
     declared = machines.read_text()
-    # Beside what others use now and 5% of headroom there is room for one replica of 150 MiB and most of a second.
-    ceiling_mib = (_external_mib(idle) + 250) * 100 // 95
+    # Sizes go with the machine: whatever else runs on it meanwhile changes what others use, and only by a part of them.
+    size = _memory_mib(idle, "total_bytes") // 12
+    idle.mib, room = size, size * 3 // 2
+    # Beside what others use now and 5% of headroom there is room for one and for half of a second.
+    ceiling_mib = (_external_mib(idle) + room) * 100 // 95
+    open_mib = ceiling_mib * 95 // 100
     machines.write_text(declared.replace("3GiB", f"{ceiling_mib}MiB"))
     try:
-        with _hog() as hog:
-            stage.until("the host sees it", lambda: _external_mib(idle) > ceiling_mib * 95 // 100 - 140)
+        with _hog(4 * size) as hog:  # the host has a quarter of the machine
+            stage.until("the host sees it", lambda: open_mib - _external_mib(idle) < size * 9 // 10)
             idle.in_force(idle.want(tiny=1))
             stage.until("it fits nowhere", lambda: _short_of_memory(story) == ["tiny/1"])
             assert not story.scope.get("proposal")
             assert hog.poll() is None
         # Room again, for either of two. The host measures every few seconds, and tells it with its next heartbeat.
-        stage.until("the host sees that too", lambda: _external_mib(idle) < ceiling_mib * 95 // 100 - 200)
+        stage.until("the host sees that too", lambda: open_mib - _external_mib(idle) > size * 5 // 4)
         time.sleep(2)
         idle.in_force(idle.want(tiny=1, other=1))
         waiting = stage.until("one of them has a place", lambda: story.scope.get("proposal"), 90)
@@ -271,6 +275,7 @@ def test_memory_that_others_take_is_not_planned_and_two_that_fit_alone_are_never
         started, ended = (_told(stage, words) for words in (f"warm {off}/1", f"unload {on}/1"))
         assert ended < started, "the other was started while the first still held its memory"
     finally:
+        idle.mib = Office.mib
         machines.write_text(declared)
         idle.have("other", 0)
 
@@ -313,9 +318,9 @@ def _incarnations(story: Story) -> set[str]:
 
 
 @contextlib.contextmanager
-def _hog() -> Iterator[subprocess.Popen[bytes]]:
+def _hog(mib: int) -> Iterator[subprocess.Popen[bytes]]:
     """Somebody else's process that has taken its memory and keeps it."""
-    process = subprocess.Popen([sys.executable, "-c", HOG], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", HOG, str(mib)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         process.stdout.readline()
@@ -326,9 +331,13 @@ def _hog() -> Iterator[subprocess.Popen[bytes]]:
 
 def _external_mib(office: Office) -> int:
     """What the host says that others use of its memory."""
+    return _memory_mib(office, "external_bytes")
+
+
+def _memory_mib(office: Office, field: str) -> int:
     state = str(office.stage.agent_state("alpha"))
     seen = json.loads(office.stage.run("gridops-agent", "status", "--state", state, "-o", "json"))
-    return max(int(d["external_bytes"]) for d in seen["devices"]) >> 20
+    return max(int(d[field]) for d in seen["devices"]) >> 20
 
 
 def _short_of_memory(story: Story) -> list[str]:
