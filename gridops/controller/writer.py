@@ -23,7 +23,7 @@ from gridops.store.journal import Entry, Saved
 from gridops.store.journal import Row as Journalled
 
 Watcher = Callable[[int, Row, int], None]
-"""Told of every row with its number and time, at replay and afterwards; it only looks."""
+"""Told of every durable row with its number and time, at replay and after each flush; it only looks."""
 
 
 SNAPSHOT_ROWS = 5_000
@@ -53,6 +53,7 @@ class Writer:
         self._authority = authority
         self._watcher = watcher
         self._buffer: list[Entry] = []
+        self._untold: list[tuple[Row, int]] = []
         self._n = 0
         self._saved = 0
         self.newest_ms = 0
@@ -106,7 +107,8 @@ class Writer:
                 self._lost = Stuck(what, hints=(NEWER, REBUILD))
                 raise self._lost from fault
             self._buffer.append(entry)
-            self._tell(self._n + len(self._buffer), row, at_ms)
+            self._untold.append((row, at_ms))
+            self.newest_ms = max(self.newest_ms, at_ms)
             count += 1
         return count
 
@@ -116,8 +118,11 @@ class Writer:
             raise self._lost
         if not self._buffer:
             return
+        before = self._n
         try:
             self._n = self._authority.journal.append(self._buffer, self.term)
+            for n, (row, at_ms) in enumerate(self._untold, before + 1):
+                self._tell(n, row, at_ms)
             if self._n - self._saved >= SNAPSHOT_ROWS:
                 self._save()
         except TooLarge as error:
@@ -128,6 +133,7 @@ class Writer:
             self._lost = Lost(what, hints=error.hints)
             raise self._lost from error
         self._buffer.clear()
+        self._untold.clear()
 
     def rise(self, counter: int) -> None:
         """Take a term above what hosts remember: only for a controller that people rebuilt."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from gridops.controller.rebuild import rebuild
 from gridops.controller.service import Controller, Opening, state_dir
 from gridops.controller.start import ground
 from gridops.controller.writer import Lost, Stuck, Writer, open_authority
+from gridops.protocol.messages import Term
 from gridops.protocol.outbox import new_outbox
 from gridops.store.journal import Entry, Journal
 from tests.controller.fleet import AUTOMATIC, NOW, RECOMMEND, Desk, FakeClock, Fleet, mode, profile
@@ -201,12 +203,21 @@ def test_when_the_journal_cannot_be_written_nothing_more_is_issued(desk: Desk, m
     desk.settle(2)
     desk.apply()
 
-    def full(self: Journal, rows: object, term: object) -> int:
-        raise Failed("cannot write journal.sqlite: no space left on its file system")
+    append = Journal.append
 
+    def full(self: Journal, rows: Sequence[Entry], term: Term) -> int:
+        if any(row.kind == "frozen" for row in rows):
+            raise Failed("cannot write journal.sqlite: no space left on its file system")
+        return append(self, rows, term)
+
+    events = desk.controller.events
+    told = events.bounds
+    heard: list[str] = []
+    events.listener = lambda event: heard.append(event.text)
     monkeypatch.setattr(Journal, "append", full)
     with pytest.raises(Lost, match="no space left"):
         desk.ask("freeze", reason="x")
+    assert (events.bounds, heard) == (told, []), "the log speaks of no row that did not come to be"
     monkeypatch.undo()
     with pytest.raises(Lost):
         desk.ask("freeze", reason="x")
