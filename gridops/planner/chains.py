@@ -186,8 +186,13 @@ class Chains:
         return sorted(puzzle.on[host], key=worth)
 
     def _loss(self, kind: int, host: int) -> Loss | None:
-        """What those are worth who have to go at least for a seat of the kind; None if that is not enough."""
+        """What those are worth who have to go at least for a seat of the kind; None if that is not enough.
+
+        Where as many of the kind stand as may, another of them would only take the place of its like.
+        """
         puzzle, option = self.puzzle, self.puzzle.kinds[kind].options[host][0]
+        if puzzle.ground.counts[host].get(kind, 0) >= puzzle.kinds[kind].most_here:
+            return None
         free, slots = list(puzzle.ground.free[host]), puzzle.ground.slots[host]
         weight = claim = back = many = 0
         for n in self._weakest(host):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gridops.base.ids import HostId
 from gridops.footprint.ledger import Answer, fits
-from gridops.model.plan import Decision, DecisionKind
+from gridops.model.plan import CauseKind, Decision, DecisionKind
 from gridops.model.policy import ActionClass
 from gridops.planner.capacity import bad_company
 from gridops.planner.diff import carries_terms, is_term
@@ -62,8 +62,10 @@ def _tie_profiles(knots: _Knots, decisions: Sequence[Decision]) -> None:
     carrying = {d.profile for d in decisions if carries_terms(d)}
     renamed = {c.old: c.new for d in decisions for c in d.changes if c.field == "profile"}
     for n, decision in enumerate(decisions):
-        # Which one is the last is a matter of all of them together.
-        final = decision.last_replica or decision.action_class is ActionClass.REMOVE
+        # Which one is the last is a matter of all of them together. Of those who give way one always stays, whichever
+        # of them go, so that each is tied only to whom it gives way to.
+        gives_way = decision.cause.kind is CauseKind.DISPLACED
+        final = decision.last_replica or (decision.action_class is ActionClass.REMOVE and not gives_way)
         if decision.kind is DecisionKind.REMOVE and final:
             ends.setdefault(decision.profile, []).append(n)
         # A rename is one step: half of it would leave two profiles with one history.

@@ -199,24 +199,27 @@ class _Maker:
     # -- pieces ------------------------------------------------------------------------------------------------------
 
     def _pieces(self) -> list[Piece]:
-        """Claims are ranks: of urgency, then harm, then whether a live process is at work."""
-        place: dict[ReplicaId, int] = {}
+        """Claims are ranks, as in `order`: urgency, then whether a live process is at work, how few of its profile come
+        before it, constrained and large ones, and who suffers most."""
+        turn: dict[ReplicaId, int] = {}
         for name in sorted({m.profile for m in self.movers}):
             others = [m.replica for m in self.movers if m.profile == name and m.item is not None]
             mine = {s.assignment.replica: s.origin is None for s in self.draft.of(name)}
             mine |= dict.fromkeys(others, True)
-            place |= {r: n for n, r in enumerate(sorted(mine, key=lambda r: (mine[r], replica_key(r))))}
-        keys, world = list[tuple[Urgency, Harm, int]](), self.draft.world
-        harms: dict[ProfileName, Harm] = {}
-        baseline: dict[ProfileName, int] = {}
+            turn |= {r: n for n, r in enumerate(sorted(mine, key=lambda r: (mine[r], replica_key(r))))}
+        keys, world = list[tuple[Urgency, int, int, int, int, Harm]](), self.draft.world
+        harms, baseline = dict[ProfileName, Harm](), dict[ProfileName, int]()
         for mover in self.movers:
             profile = world.profiles[mover.profile]
             if mover.profile not in harms:
                 harms[mover.profile] = self.needs.harm(profile)
                 baseline[mover.profile] = count(profile, world)
-            urgency = self.needs.urgency(profile, place[mover.replica], baseline[mover.profile])
-            keys.append((urgency, harms[mover.profile], self._at_work(mover)))
+            urgency = self.needs.urgency(profile, turn[mover.replica], baseline[mover.profile])
+            # That others are constrained is no reason to disturb who stands.
+            hosts, size = (0, 0) if mover.seated and is_home(mover.seated) else self.seats.width(mover.profile)
+            keys.append((urgency, self._at_work(mover), -turn[mover.replica], -hosts, size, harms[mover.profile]))
         rank = {key: n for n, key in enumerate(sorted(set(keys)), 1)}
+        back = {name: p.timing.warm_ms * max(1, p.priority) for name, p in world.profiles.items()}
         return [
             Piece(
                 kind=self.kind[mover.profile],
@@ -224,7 +227,7 @@ class _Maker:
                 claim=rank[key],
                 meek=key[0] < Urgency.ASKED,
                 serves=mover.seated is not None and is_home(mover.seated) and self._serves(mover.seated),
-                back_ms=world.profiles[mover.profile].timing.warm_ms,
+                back_ms=back[mover.profile],
             )
             for mover, spot, key in zip(self.movers, self.spots, keys, strict=True)
         ]
@@ -248,11 +251,10 @@ class _Maker:
 
     def _movable(self, seated: Seated) -> Spot | None:
         """Where it stands, as a spot; None when it must not be touched."""
-        assignment, world = seated.assignment, self.draft.world
+        assignment, world, origin = seated.assignment, self.draft.world, seated.origin
         profile, view = world.profiles.get(assignment.profile), world.hosts.get(assignment.seat.host)
         if profile is None or view is None or view.standing not in (Standing.OPEN, Standing.THROTTLED):
             return None
-        origin = seated.origin
         if origin is not None and seated.cause is None:
             settled = origin.verdict is Verdict.STAY and not origin.pinned and not origin.stuck
             if not settled or not self._rested(origin, profile):

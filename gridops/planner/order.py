@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key, split_replica
+from gridops.base.ids import HostId, ProfileName, replica_key
 from gridops.planner.draft import Draft, Item
 from gridops.planner.harm import Needs, Urgency
 from gridops.planner.incumbents import Verdict
@@ -19,10 +19,6 @@ from gridops.planner.targets import count, pins
 
 Width = Callable[[ProfileName], tuple[int, int]]
 """Of a profile: how many hosts could hold it at all, and the bytes of its preferred config."""
-
-
-PLACES = (1 << 24) - 1
-"""More replicas than any plan has."""
 
 
 def in_order(draft: Draft, items: Sequence[Item], width: Width) -> list[Item]:
@@ -46,35 +42,6 @@ def in_order(draft: Draft, items: Sequence[Item], width: Width) -> list[Item]:
         fair = (-profile.priority, -urgency, share, hosts, -size, relief[name])
         keyed.append(((stage, *fair, name, replica_key(item.replica)), item))
     return [item for _, item in sorted(keyed, key=lambda pair: pair[0])]
-
-
-def stakes(draft: Draft, replicas: Sequence[ReplicaId], width: Width) -> dict[ReplicaId, int]:
-    """How much each of these matters among replicas of equal priority: more means that it is the worse to leave out.
-
-    The order above as one number, no two alike within one turn: urgency, how few its profile has before it, then
-    constrained, large, harmed, and its name. For whoever compares whole placements. `replicas`: all that stand or look.
-    """
-    world, needs = draft.world, Needs(draft.world)
-    found: dict[ReplicaId, int] = {}
-    names = {split_replica(r)[0] for r in replicas}
-    profiles = {name: profile for name, profile in world.profiles.items() if name in names}
-    baseline = {name: count(profile, world) for name, profile in profiles.items()}
-
-    def place_in_turn(name: ProfileName) -> tuple[int, int, tuple[int, ...], ProfileName]:
-        hosts, size = width(name)
-        return hosts, -size, needs.harm(profiles[name]).relief_first, name
-
-    degree = {name: n for n, name in enumerate(sorted(profiles, key=place_in_turn, reverse=True))}
-    # Who stands already comes before who is new.
-    standing = {r for r, seated in draft.seats.items() if seated.origin is not None}
-    had: Counter[ProfileName] = Counter()
-    for replica in sorted(replicas, key=lambda r: (r not in standing, replica_key(r))):
-        name = split_replica(replica)[0]
-        if name in profiles:
-            position, had[name] = had[name], had[name] + 1
-            urgency = needs.urgency(profiles[name], position, baseline[name])
-            found[replica] = (int(urgency) << 48) + ((PLACES - min(position, PLACES)) << 24) + degree[name]
-    return found
 
 
 def _seated(draft: Draft, items: Sequence[Item]) -> Counter[ProfileName]:

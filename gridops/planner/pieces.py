@@ -101,7 +101,7 @@ class Piece:
     serves: bool = False
     """It runs and is ready now."""
     back_ms: int = 0
-    """What it takes to bring it back to where it stands, once it has gone."""
+    """What it takes to bring it back to where it stands, once it has gone: the longer, and the more important it is."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gridops.base.ids import ReplicaId
+from gridops.base.ids import ReplicaId, replica_key
 from gridops.model.plan import Cause, CauseKind
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.draft import Draft, Item, Seated
@@ -22,7 +22,7 @@ from gridops.planner.eligible import Way
 from gridops.planner.harm import Needs
 from gridops.planner.host_board import Claim
 from gridops.planner.incumbents import Verdict
-from gridops.planner.movers import Mover, Movers, gather_movers, is_home, is_meek
+from gridops.planner.movers import Movers, gather_movers, is_home, is_meek
 from gridops.planner.permit import Limits
 from gridops.planner.place import seat
 from gridops.planner.repack import Repack, late, rows_for
@@ -114,7 +114,6 @@ def carry_out(movers: Movers) -> tuple[Item, ...] | None:
     """
     puzzle, draft = movers.puzzle, movers.seats.draft
     changed = [n for n, spot in enumerate(puzzle.at) if spot is not movers.before[n]]
-    arrivals = sorted({movers.movers[n].replica for n in changed if puzzle.pieces[n].home is None and puzzle.at[n]})
     earlier = _Earlier(draft, [movers.movers[n].replica for n in changed])
     lifted: list[tuple[int, Seated]] = []
     for n in changed:
@@ -124,13 +123,13 @@ def carry_out(movers: Movers) -> tuple[Item, ...] | None:
     lost: list[Item] = []
     for n, seated in lifted:
         if puzzle.at[n] is None:
-            lost.append(_lost(movers, seated, arrivals))
+            lost.append(_lost(movers, n, seated))
             if seated.origin is not None and not is_home(seated):
                 draft.stay(seated.origin)
     coming = [n for n in changed if puzzle.at[n] is not None]
     while coming:
         # Whoever is to leave counts where it stands until it has its new seat: others may have to come after it.
-        refused = [n for n in coming if not _sit(movers, n, arrivals)]
+        refused = [n for n in coming if not _sit(movers, n)]
         if len(refused) == len(coming):
             earlier.restore()
             return None
@@ -163,12 +162,12 @@ class _Earlier:
             draft.give(seated)
 
 
-def _sit(movers: Movers, n: int, arrivals: Sequence[ReplicaId]) -> bool:
+def _sit(movers: Movers, n: int) -> bool:
     """Give the piece the seat that was found for it. False: the board does not admit it, at least not yet."""
     seats, mover, spot = movers.seats, movers.movers[n], movers.puzzle.at[n]
     assert spot is not None, "only who has a spot is seated"
     row, draft = movers.rows[spot.host], seats.draft
-    item = mover.item or _item(movers, mover, arrivals)
+    item = mover.item or _item(movers, n)
     opening = next(o for o in seats.openings(item.profile) if o.position == spot.option.config)
     way = opening.way(row)
     rooms = seats.grid.views[row].rooms
@@ -180,25 +179,44 @@ def _sit(movers: Movers, n: int, arrivals: Sequence[ReplicaId]) -> bool:
     return True
 
 
-def _item(movers: Movers, mover: Mover, arrivals: Sequence[ReplicaId]) -> Item:
+def _item(movers: Movers, n: int) -> Item:
+    mover = movers.movers[n]
     seated = mover.seated
     assert seated is not None, "who is not wanting is seated"
     profile = movers.seats.draft.world.profiles[mover.profile]
     if seated.cause is not None:
         return Item(mover.replica, profile, seated.cause, seated.origin)
     assert seated.origin is not None, "who is new has a cause"
-    cause = Cause(kind=CauseKind.REBALANCE, detail=f"makes room for {_names(arrivals)}")
+    cause = Cause(kind=CauseKind.REBALANCE, detail=f"makes room for {_names(_gainers(movers, n))}")
     return Item(mover.replica, profile, cause, replace(seated.origin, verdict=Verdict.LEAVE, cause=cause))
 
 
-def _lost(movers: Movers, seated: Seated, arrivals: Sequence[ReplicaId]) -> Item:
+def _lost(movers: Movers, n: int, seated: Seated) -> Item:
     replica = seated.assignment.replica
     profile = movers.seats.draft.world.profiles[seated.assignment.profile]
     if seated.cause is not None:
         return Item(replica, profile, seated.cause, seated.origin)
     assert seated.origin is not None, "who is new has a cause"
-    cause = Cause(kind=CauseKind.DISPLACED, detail=f"gives way to {_names(arrivals)}")
+    cause = Cause(kind=CauseKind.DISPLACED, detail=f"gives way to {_names(_gainers(movers, n))}")
     return Item(replica, profile, cause, replace(seated.origin, verdict=Verdict.RELEASE, cause=cause))
+
+
+def _gainers(movers: Movers, n: int) -> list[ReplicaId]:
+    """Newcomers for whom the piece left its home: those who came there, and those for whom the others who came there
+    left theirs. Where there are none (it made a count smaller, or a price), everybody who is new."""
+    puzzle, found = movers.puzzle, list[int]()
+    home = puzzle.pieces[n].home
+    hosts = [home.host] if home is not None else []
+    for host in hosts:
+        for m in puzzle.on[host]:
+            before = puzzle.pieces[m].home
+            if before is None and puzzle.at[m] is not movers.before[m]:
+                found.append(m)
+            elif before is not None and before.host not in hosts:
+                hosts.append(before.host)
+    if not found:
+        found = [m for m, p in enumerate(puzzle.pieces) if p.home is None and puzzle.at[m] is not None]
+    return sorted({movers.movers[m].replica for m in found}, key=replica_key)
 
 
 def _names(replicas: Sequence[ReplicaId]) -> str:

@@ -202,8 +202,9 @@ def _more(world: World, profile: Profile) -> Cause:
 def _fewer(world: World, profile: Profile, size: Size) -> Cause:
     """People asked for fewer, or demand does."""
     parent = world.inputs.parent
-    was = sum(1 for a in parent.placement if a.profile == profile.name) if parent is not None else 0
+    stood = sum(1 for a in parent.placement if a.profile == profile.name) if parent is not None else 0
     asked = before(parent, profile.name)
+    was = max(stood, asked or 0)
     by_file = size.replicas >= max(size.baseline, profile.replicas_max) or (
         size.replicas == size.baseline and asked is not None and asked > size.baseline
     )

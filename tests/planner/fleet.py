@@ -10,8 +10,11 @@ from typing import Any
 
 from gridops.base import canon
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
+from gridops.model.advice import Prefetched
 from gridops.model.fleet import Device, DeviceKind, Domain, Drain, Host, HostClass, HostKey, Runtime
+from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent, Where
+from gridops.model.learned import Learned
 from gridops.model.plan import Assignment, Plan
 from gridops.model.policy import PlanningPolicy
 from gridops.model.profile import (
@@ -125,6 +128,9 @@ class Fleet:
     watching_since: int | None = None
     strangers: tuple[HostReport, ...] = ()
     """Reports of hosts that no file declares."""
+    forecast: Forecast | None = None
+    learned: Learned | None = None
+    prefetched: tuple[Prefetched, ...] = ()
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -158,6 +164,9 @@ class Fleet:
             now_ms=self.now,
             version="test",
             watching_since_ms=self.watching_since,
+            forecast=self.forecast,
+            learned=self.learned,
+            prefetched=self.prefetched,
         )
 
     def snapshot(self) -> Snapshot:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridops.base.ids import HostId, ReplicaId
+from gridops.base.ids import HostId
 from gridops.model.forecast import Band, Evidence, Forecast, ProfileForecast
-from gridops.model.profile import PlacementRules, Profile
+from gridops.model.profile import DeviceNeed, PlacementRules, Profile
 from gridops.planner.draft import Draft, Item, begin
 from gridops.planner.gather import gather
 from gridops.planner.harm import Harm
-from gridops.planner.order import stakes
+from gridops.planner.movers import gather_movers
 from gridops.planner.place import place
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
@@ -229,7 +229,13 @@ def test_without_a_forecast_nothing_is_more_urgent_than_anything() -> None:
     assert list(given_seats(fleet, None).draft.seats) == ["a/1"]
 
 
-def test_stakes_rank_replicas_as_the_order_does() -> None:
+def claims(made: Given) -> dict[str, int]:
+    """What each replica is worth when whole placements are compared, as `movers` tells the search."""
+    movers = gather_movers(made.seats, made.left)
+    return {m.replica: p.claim for m, p in zip(movers.movers, movers.puzzle.pieces, strict=True)}
+
+
+def test_claims_rank_replicas_as_the_order_does() -> None:
     """Baselines, then who is asked by how few it has, then harm; a correlation last."""
     made = contest(
         model("a", 1),
@@ -243,24 +249,19 @@ def test_stakes_rank_replicas_as_the_order_does() -> None:
             entry(1, name="d", evidence=Evidence.CORRELATED),
         ),
     )
-    draft = made.draft
-    everybody = [*draft.seats, *(i.replica for i in made.left)]
-    found = stakes(draft, everybody, made.seats.width)
+    found = claims(made)
     ranked = sorted(found, key=lambda r: (-found[r], r))
     assert ranked[:6] == ["a/1", "c/1", "b/1", "a/2", "c/2", "b/2"]
-    assert all(found[ReplicaId(f"d/{n}")] < found[ReplicaId("b/2")] for n in (1, 2))
-    assert stakes(draft, everybody[::-1], made.seats.width) == found
-    assert len(set(found.values())) == len(found), "names settle the rest"
+    assert all(found[f"d/{n}"] < found["b/2"] for n in (1, 2))
 
 
-def test_who_stands_is_more_at_stake_than_who_is_new() -> None:
-    fleet = Fleet(hosts=tuple(host(f"h{n}") for n in range(3)), profiles=(model("a", 3),))
-    fleet = fleet.applied(planned(fleet, None))
-    shrunk = fleet.but(hosts=fleet.hosts[1:], profiles=(model("a"),))
-    made = given_seats(shrunk, expect(entry(3, name="a")))
-    draft = made.draft
-    found = stakes(draft, sorted({*draft.seats, *(i.replica for i in draft.items)}), made.seats.width)
-    assert sorted(found, key=lambda r: -found[r]) == ["a/2", "a/3", "a/1", "a/4"]
+def test_the_second_of_a_constrained_profile_is_worth_more_than_the_third_of_another() -> None:
+    """However much more is asked of the other: rounds come before harm, also where others are moved."""
+    pair = DeviceNeed(count=2, shard="tensor")
+    wide = profile("a", 1, replicas_max=3, configs=(config("a", 18, devices=pair),))
+    fleet = Fleet(hosts=(host("h0", (24, 24)), host("h1")), profiles=(wide, model("b")))
+    found = claims(given_seats(fleet, expect(entry(3, name="a"), entry(30, name="b", queue=99))))
+    assert found["a/2"] > found["b/3"]
 
 
 @pytest.mark.parametrize("name", HARMS)
