@@ -18,7 +18,7 @@ from gridops.base import limits
 from gridops.base.errors import Unreachable
 from gridops.base.ids import ScopeName, short
 from gridops.base.units import counted, parse_instant, render_clock, render_ms
-from gridops.cli import exits, status_stored
+from gridops.cli import exits
 from gridops.cli.client import Client, connect
 from gridops.cli.host import Controller, said_of
 from gridops.cli.output import Context, context_of, dump_json
@@ -89,6 +89,8 @@ def _compare_clocks(context: Context, ahead_ms: int) -> None:
 
 
 def _show_stored(context: Context, silence: Unreachable) -> int:
+    from gridops.cli import status_stored  # it brings the planner, and nobody who is answered needs that
+
     document = status_stored.stored(context, silence, time.time_ns() // 1_000_000)
     context.say(f"error: {silence.message}", *(f"  hint: {hint}" for hint in silence.hints), level=-1)
     shown = "\n".join(status_stored.lines(document, _columns(context)))

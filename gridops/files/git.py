@@ -183,9 +183,7 @@ class Checkout:
         return ask(self.where, *args).text
 
 
-def list_files(
-    where: GitDir, commit: str, folders: tuple[str, ...], most: int = limits.FILES
-) -> dict[str, Entry]:
+def list_files(where: GitDir, commit: str, folders: tuple[str, ...], most: int = limits.FILES) -> dict[str, Entry]:
     """Files below some folders of a commit or tree, by path. Raises Failed for more than `most`."""
     raw = ask(where, "ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--", *folders).out
     found: dict[str, Entry] = {}

@@ -95,4 +95,3 @@ def _edited(file: str, found: list[str], expected: list[str]) -> Refusal:
 def _shown(line: str) -> str:
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
     return text if len(text) <= 100 else text[:100] + "..."
-

@@ -217,4 +217,3 @@ def _signer(envelope: str) -> str:
     except (ValueError, LookupError, TypeError):
         digits = ""
     return digits if re.fullmatch(r"[0-9a-f]{8}", digits) else "unknown"
-

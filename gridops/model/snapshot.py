@@ -33,8 +33,14 @@ class ResidencyState(StrEnum):
 
 
 LIVE_STATES = frozenset(
-    {ResidencyState.LOADING, ResidencyState.WARMING, ResidencyState.READY, ResidencyState.DRAINING,
-     ResidencyState.FAILED, ResidencyState.UNKNOWN}
+    {
+        ResidencyState.LOADING,
+        ResidencyState.WARMING,
+        ResidencyState.READY,
+        ResidencyState.DRAINING,
+        ResidencyState.FAILED,
+        ResidencyState.UNKNOWN,
+    }
 )
 """States that may hold device memory. FAILED and UNKNOWN count: what cannot be proved gone holds its memory."""
 

@@ -174,6 +174,7 @@ def ready(outbox: Outbox, term: Term) -> bool:
 
 def void(outbox: Outbox, seq: int) -> Outbox:
     """Want an open body not to happen. Never taken back; same object if there is nothing to void."""
+
     def mine(entry: Entry) -> bool:
         return entry.body.seq == seq and entry.open and entry.wanted is GrantMode.EXECUTE
 

@@ -20,7 +20,9 @@ from gridops.controller import intake, views
 from gridops.controller.core.projecting import due
 from gridops.controller.planning import Planning
 from gridops.controller.project import Place, carry_out
+from gridops.controller.rebuild import Memory, rebuild
 from gridops.controller.service import Controller, Opening, state_dir
+from gridops.controller.start import ground
 from gridops.controller.statedir import GATEWAY, SEED, TLS_CERT, TLS_KEY
 from gridops.disk.keyring import create_secret
 from gridops.files.git import Checkout
@@ -242,6 +244,14 @@ class Desk:
         """The process is gone without a word, and another one begins."""
         self.controller.close()
         self.start()
+
+    def rebuild(self) -> Memory:
+        """`gridops controller rebuild`, and a start on what it made."""
+        self.controller.close()
+        found = ground(self.fleet.path)
+        memory = rebuild(found, Opening(state_dir(self.fleet.state), found.roots, FakeClock()))
+        self.start()
+        return memory
 
     def place(self) -> Place:
         accepted = self.controller.state.accepted

@@ -11,7 +11,6 @@ from gridops.controller import views
 from gridops.controller.core.modes import permitted
 from gridops.model.policy import Mode
 from tests.controller.fleet import AUTOMATIC, DEFAULT, OBSERVE, RECOMMEND, Desk, Fleet, mode, profile
-from tests.controller.test_memory import rebuilt
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ def test_what_was_carried_out_once_is_repaired_when_its_authority_has_ended(
     else:
         desk.settle(2)
         desk.project()
-        rebuilt(desk)
+        desk.rebuild()
     desk.settle(4)
     for agent in desk.fleet.agents.values():
         if agent.room.residencies:

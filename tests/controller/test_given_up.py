@@ -16,7 +16,7 @@ from gridops.model.plan import CauseKind, DecisionKind
 from gridops.model.policy import ActionClass, Risk
 from gridops.model.snapshot import ResidencyState
 from tests.controller.fleet import AUTOMATIC, DEFAULT, OBSERVE, Desk, Fleet, mode, profile
-from tests.controller.test_memory import rebuilt, same
+from tests.controller.test_memory import same
 
 DAY_MS = 25 * 3_600_000
 HERE = profile() + "placement: {allow_hosts: [alpha]}\n"
@@ -286,7 +286,7 @@ def test_what_a_rebuild_finds_missing_is_proposed(fleet: Fleet) -> None:
     """A restored target has nobody's authority: what it lacks needs a new plan, and there is one."""
     desk = serving(fleet)
     desk.project()
-    rebuilt(desk)
+    desk.rebuild()
     loses(desk)
     desk.settle(8)
     assert [(d.kind.value, d.replica) for d in desk.proposal().to_do] == [("place", "coder/1")]

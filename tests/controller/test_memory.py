@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridops.base import canon, limits
-from gridops.base.errors import BadSetup, Busy, EdgeError, Failed, Refusal
-from gridops.base.ids import HostId
+from gridops.base import canon
+from gridops.base.errors import BadSetup, Busy, EdgeError, Refusal
 from gridops.base.record import Malformed
-from gridops.controller import intake, writer
+from gridops.controller import intake
 from gridops.controller.clock import Steady
 from gridops.controller.core import rows as r
 from gridops.controller.core.fold import _STEPS as FOLDS
@@ -22,12 +20,10 @@ from gridops.controller.core.fold import fold
 from gridops.controller.core.pack import pack, unpack
 from gridops.controller.core.state import State
 from gridops.controller.rebuild import rebuild
-from gridops.controller.service import Controller, Opening, state_dir
+from gridops.controller.service import Opening, state_dir
 from gridops.controller.start import ground
-from gridops.controller.writer import Lost, Stuck, Writer, open_authority
-from gridops.protocol.messages import Term
-from gridops.protocol.outbox import new_outbox
-from gridops.store.journal import Entry, Journal
+from gridops.controller.writer import Writer, open_authority
+from gridops.store.journal import Journal
 from tests.controller.fleet import AUTOMATIC, NOW, RECOMMEND, Desk, FakeClock, Fleet, mode, profile
 
 
@@ -193,142 +189,6 @@ def test_a_lost_answer_is_granted_again_and_executed_once(desk: Desk) -> None:
     assert [k for _, k, _ in desk.executed()] == ["load", "warm"]
 
 
-def test_a_second_controller_on_the_same_folder_is_refused(desk: Desk) -> None:
-    roots = (desk.fleet.root_text,)
-    with pytest.raises(Busy, match="another controller"):
-        Controller(Opening(state_dir(desk.fleet.state), roots, FakeClock()))
-
-
-def test_when_the_journal_cannot_be_written_nothing_more_is_issued(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.settle(2)
-    desk.apply()
-
-    append = Journal.append
-
-    def full(self: Journal, rows: Sequence[Entry], term: Term) -> int:
-        if any(row.kind == "frozen" for row in rows):
-            raise Failed("cannot write journal.sqlite: no space left on its file system")
-        return append(self, rows, term)
-
-    events = desk.controller.events
-    told = events.bounds
-    heard: list[str] = []
-    events.listener = lambda event: heard.append(event.text)
-    monkeypatch.setattr(Journal, "append", full)
-    with pytest.raises(Lost, match="no space left"):
-        desk.ask("freeze", reason="x")
-    assert (events.bounds, heard) == (told, []), "the log speaks of no row that did not come to be"
-    monkeypatch.undo()
-    with pytest.raises(Lost):
-        desk.ask("freeze", reason="x")
-
-
-def test_a_row_that_cannot_be_taken_in_ends_the_process_and_a_restart_is_whole(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.settle(2)
-    length = desk.controller.view().rows
-
-    def broken(state: object, row: object, at_ms: int, term: object) -> None:
-        raise KeyError("alpha")
-
-    monkeypatch.setattr(writer, "fold", broken)
-    with pytest.raises(Stuck, match=rf"journal\.sqlite row {length + 1}: .*cannot be taken in") as ended:
-        desk.ask("freeze", reason="x")
-    assert ended.value.exit_code == 78, "a service manager that restarts at once would come here again"
-    assert any("gridops controller rebuild" in hint for hint in ended.value.hints)
-    monkeypatch.undo()
-    with pytest.raises(Lost):
-        desk.ask("freeze", reason="x")
-    desk.restart()
-    assert desk.state.freezes == {}
-    assert desk.controller.view().rows >= length
-    desk.ask("freeze", reason="x")
-
-
-def test_a_row_that_is_too_large_ends_the_process_by_name(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.settle(2)
-    length = desk.controller.view().rows
-    monkeypatch.setattr(limits, "JOURNAL_VALUE_BYTES", 150)
-    with pytest.raises(
-        Stuck, match=rf"journal\.sqlite row {length + 2}: a `frozen` of .* bytes is more than the 150 "
-    ) as ended:
-        desk.ask("freeze", reason="x" * 200)
-    assert ended.value.exit_code == 78
-    assert any("gridops controller rebuild" in hint for hint in ended.value.hints)
-    with pytest.raises(Stuck):
-        desk.controller.writer.flush()
-    monkeypatch.undo()
-    desk.restart()
-    assert desk.state.freezes == {}
-
-
-@pytest.mark.parametrize("how", ["no form of its kind", "no sense after what was before it"])
-def test_a_journal_with_a_row_that_cannot_be_taken_in_starts_nothing_and_can_be_made_anew(desk: Desk, how: str) -> None:
-    """It verifies, so it is not damaged: a restart would come to the same row each time."""
-    desk.settle(2)
-    desk.apply()
-    desk.settle()
-    engines = desk.ready()
-    desk.project()
-    controller, value = desk.controller, {"word": "nonsense"}
-    if how.startswith("no sense"):
-        value = r.encode(r.OutboxSet(outbox=new_outbox(desk.fleet.chain.fleet, HostId("nobody"), "key"), why="x"))
-    bad = controller.writer._authority.journal.append([Entry("outbox_set", desk.now, value)], controller.writer.term)
-    with pytest.raises(BadSetup, match=rf"journal\.sqlite row {bad}: a `outbox_set` cannot be taken in") as no:
-        desk.restart()
-    assert no.value.exit_code == 78
-    assert any("gridops controller rebuild" in hint for hint in no.value.hints)
-    rebuilt(desk)
-    desk.settle()
-    assert desk.ready() == engines
-    assert [k for _, k, _ in desk.executed()] == ["load", "warm"], "no engine was restarted"
-
-
-def test_a_damaged_journal_is_set_aside_and_the_controller_only_recommends(fleet: Fleet) -> None:
-    fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
-    desk = Desk(fleet)
-    desk.settle()
-    done = desk.executed()
-    desk.controller.close()
-    journal = fleet.state / "journal.sqlite"
-    raw = bytearray(journal.read_bytes())
-    raw[len(raw) // 2 : len(raw) // 2 + 64] = b"\xff" * 64
-    journal.write_bytes(bytes(raw))
-    for extra in fleet.state.glob("journal.sqlite-*"):
-        extra.unlink()
-    desk.start()
-    assert desk.state.distrust is not None
-    assert list(fleet.state.glob("journal.sqlite.damaged-*"))
-    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
-    desk.settle()
-    assert desk.executed() == done, "no command while the journal cannot be trusted"
-    with pytest.raises(Refusal) as no:
-        desk.apply(desk.controller.soft.scope("default").candidate)  # type: ignore[arg-type]
-    assert no.value.code == "GO429"
-    desk.controller.close()
-
-
-def test_a_row_of_a_newer_program_stops_the_start_and_names_it(desk: Desk) -> None:
-    desk.controller.close()
-    authority, _ = open_authority(desk.fleet.state, 1)
-    authority.journal.append([Entry("from_the_future", NOW, {})], authority.term)
-    authority.close()
-    with pytest.raises(BadSetup, match="from_the_future"):
-        desk.start()
-    for file in desk.fleet.state.glob("journal.sqlite*"):
-        file.unlink()
-    desk.start()
-
-
-def rebuilt(desk: Desk) -> object:
-    desk.controller.close()
-    found = ground(desk.fleet.path)
-    memory = rebuild(found, Opening(state_dir(desk.fleet.state), found.roots, FakeClock()))
-    desk.start()
-    return memory
-
-
 @pytest.mark.parametrize("lose", ["sqlite only", "sqlite and its log", "nothing"])
 def test_a_rebuild_from_git_restarts_no_engine(fleet: Fleet, lose: str) -> None:
     fleet.begin()
@@ -349,7 +209,7 @@ def test_a_rebuild_from_git_restarts_no_engine(fleet: Fleet, lose: str) -> None:
         for extra in fleet.state.glob("journal.sqlite-*"):
             extra.unlink()
     desk.controller.close = lambda: None  # type: ignore[method-assign]
-    memory = rebuilt(desk)
+    memory = desk.rebuild()
     assert memory.targets[0][2] == 2  # type: ignore[attr-defined]
     assert desk.state.distrust is None
     desk.settle(8)
@@ -375,7 +235,7 @@ def test_a_rebuild_adopts_what_automatic_mode_did_after_the_last_document(fleet:
     desk.settle()
     assert desk.ready() == ["coder/1", "coder/2"]
     done = desk.executed()
-    rebuilt(desk)
+    desk.rebuild()
     desk.settle(8)
     assert desk.executed() == done
     assert desk.ready() == ["coder/1", "coder/2"]
@@ -396,7 +256,7 @@ def test_a_rebuilt_controller_plans_nothing_until_the_hosts_it_has_forgotten_had
     assert desk.ready() == ["coder/1", "second/1"]
     late = next(host for host, agent in sorted(fleet.agents.items()) if "second/1" in agent.replicas())
     done = desk.executed()
-    rebuilt(desk)
+    desk.rebuild()
     for _ in range(20):
         desk.clock.pass_by(1_000)
         for host in sorted(fleet.agents):
@@ -427,7 +287,7 @@ def test_a_lost_journal_is_noticed_by_what_hosts_have_done_even_with_nothing_in_
     assert desk.executed() == done
     assert desk.state.distrust is not None
     assert "gridops controller rebuild" in desk.state.distrust
-    rebuilt(desk)
+    desk.rebuild()
     desk.settle(8)
     assert desk.ready() == ["coder/1", "second/1"]
     assert desk.executed()[: len(done)] == done
@@ -439,7 +299,7 @@ def test_new_terms_reach_a_process_that_a_rebuilt_controller_found_running(desk:
     desk.apply()
     desk.settle()
     desk.project()
-    rebuilt(desk)
+    desk.rebuild()
     desk.settle(8)
     done = desk.executed()
     desk.commit({"profiles.d/coder.yaml": profile().replace("drain: 2s", "drain: 9s")})
@@ -483,7 +343,7 @@ def test_an_old_journal_under_a_fleet_that_moved_on_sends_nothing_until_a_rebuil
     assert desk.executed() == done
     assert desk.state.distrust is not None
     assert "older than the fleet" in desk.state.distrust
-    rebuilt(desk)
+    desk.rebuild()
     desk.settle(6)
     assert desk.executed() == done
     assert desk.ready() == ["coder/1"]

@@ -13,7 +13,6 @@ from gridops.model.snapshot import ResidencyState
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Beat
 from tests.controller.fleet import AUTOMATIC, DEFAULT, Desk, Fleet, mode, profile
-from tests.controller.test_memory import rebuilt
 
 WIDE = mode("{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, rollout, rebalance, remove]}}")
 ALPHA = HostId("alpha")
@@ -126,7 +125,7 @@ def test_after_a_rebuild_even_a_first_heartbeat_has_to_answer_us(fleet: Fleet) -
     desk.apply()
     desk.settle()
     desk.project()
-    rebuilt(desk)
+    desk.rebuild()
     desk.controller.beat(old)
     assert not is_fresh(desk)
     desk.beat("alpha")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from examples.demo.scenes import TEMPLATE, Story
-from examples.demo.stage import Stage
+from examples.demo.stage import NotReal, Stage
 from tests.builders.tiny_gguf import write_tiny_gguf
 
 PROFILE = """\
@@ -98,8 +98,11 @@ class Office:
         """The id of the proposal whose headline is as wanted."""
 
         def waits() -> str:
-            found = self.story.scope.get("proposal")
-            return str(found["id"]) if found and found["headline"] == wanted else ""
+            scope = self.story.scope
+            found = scope.get("proposal")
+            if found and found["headline"] == wanted:
+                return str(found["id"])
+            raise NotReal(f"this is proposed: {found}, while the scope is: {scope}")
 
         return self.stage.until(f"a proposal: {wanted}", waits, 90)
 
@@ -125,7 +128,7 @@ class Office:
 
     def settle(self, **replicas: int) -> None:
         """Have exactly these, by commit alone: for automatic mode."""
-        self.want(**replicas)
+        self.in_force(self.want(**replicas))
         self.stage.until(f"{replicas} are ready and nothing else runs", lambda: self.is_so(**replicas), 60)
 
     # -- what is there ------------------------------------------------------------------------------------------------
