@@ -7,7 +7,10 @@ lower-case letters, digits, `-`, `.` and `_`, beginning with a letter or digit.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NewType
+
+from gridops.base.limits import REPLICA_NAMES_KEPT
 
 HostId = NewType("HostId", str)
 DeviceId = NewType("DeviceId", str)
@@ -46,6 +49,7 @@ def replica_id(profile: ProfileName, number: int) -> ReplicaId:
     return ReplicaId(f"{profile}/{number}")
 
 
+@lru_cache(maxsize=REPLICA_NAMES_KEPT)
 def split_replica(replica: str) -> tuple[ProfileName, int]:
     """Profile and number of a replica id. Raises ValueError for anything that is not one."""
     match = _REPLICA.fullmatch(replica)
@@ -54,6 +58,7 @@ def split_replica(replica: str) -> tuple[ProfileName, int]:
     return ProfileName(match.group(1)), int(match.group(2))
 
 
+@lru_cache(maxsize=REPLICA_NAMES_KEPT)
 def replica_key(replica: str) -> tuple[str, int]:
     """Sort key that puts `a/2` before `a/10`."""
     name, _, number = replica.rpartition("/")

@@ -80,6 +80,8 @@ DIGESTS_KEPT = 20_000
 DIGESTS_KEPT_BYTES = 64 << 20
 """Of canonical JSON whose records are held so that their digests need not be made again; in memory a record takes a
 few times that. Double: two of the largest plans more are held; half: the largest plan pushes out all else."""
+REPLICA_NAMES_KEPT = 1 << 16
+"""Ids of replicas of which name and number are remembered, since every plan sorts by them; some 10 MB when full."""
 
 # Controller
 EVENTS_IN_MEMORY = 1_000

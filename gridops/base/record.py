@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
 from gridops.base import canon, limits
@@ -119,6 +120,13 @@ class Digests:
             self._bytes -= self._known.pop(next(iter(self._known))).size
 
 
+class _Written(NamedTuple):
+    pieces: tuple[Any, ...]
+    """Held, so that their ids stay their own."""
+    known: dict[int, bytes]
+    whole: bytes
+
+
 class Pieces:
     """Digests of large records that are mostly made of records already seen: only what is new is written again.
 
@@ -127,30 +135,35 @@ class Pieces:
     """
 
     def __init__(self) -> None:
-        self._known: dict[type[Any], dict[int, tuple[Any, bytes]]] = {}
+        self._known: dict[tuple[type[Any], str], _Written] = {}
 
     def of(self, value: Any, parts: Sequence[str]) -> Digest:
         """What `digest_of` says. `parts`: fields of the record that are tuples of records."""
-        kind = type(value)
-        before, now = self._known.get(kind, {}), dict[int, tuple[Any, bytes]]()
-        if not _is_straight(kind):
+        if not _is_straight(type(value)):
             return digest_of(value)
         written = {key: canon.dumps(data) for key, data in to_data(replace(value, **dict.fromkeys(parts, ()))).items()}
         for part in parts:
-            found = []
-            for piece in getattr(value, part):
-                entry = before.get(id(piece))
-                if entry is None:
-                    raw = _straight_bytes(piece)
-                    if raw is None:
-                        return digest_of(value)
-                    entry = piece, raw
-                now[id(piece)] = entry
-                found.append(entry[1])
-            written[part] = b"[" + b",".join(found) + b"]"
-        self._known[kind] = now
+            made = self._part(value, part)
+            if made is None:
+                return digest_of(value)
+            written[part] = made
         rows = (canon.dumps(key) + b":" + written[key] for key in sorted(written))
         return canon.digest_bytes(b"{" + b",".join(rows) + b"}")
+
+    def _part(self, value: Any, part: str) -> bytes | None:
+        """The bytes of one field; None where only the literal way can say what they are."""
+        pieces, last = getattr(value, part), self._known.get((type(value), part))
+        if last is not None and len(pieces) == len(last.pieces) and all(map(is_, pieces, last.pieces)):
+            return last.whole
+        before, now = last.known if last is not None else {}, dict[int, bytes]()
+        for piece in pieces:
+            raw = before.get(id(piece)) or _straight_bytes(piece)
+            if raw is None:
+                return None
+            now[id(piece)] = raw
+        whole = b"[" + b",".join([now[id(piece)] for piece in pieces]) + b"]"
+        self._known[type(value), part] = _Written(pieces, now, whole)
+        return whole
 
 
 _writers: dict[Any, SchemaSerializer | None] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from gridops.base.ids import Digest, PlanId, ProfileName, ReplicaId, replica_key, short
 from gridops.model.plan import (
@@ -26,6 +27,7 @@ from gridops.planner.choices import recorded
 from gridops.planner.diff import Reasons, decisions_digest, diff, side, side_of, terms_differences
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.incumbents import Incumbent, Verdict, mark
+from gridops.planner.recall import Shelf
 from gridops.planner.report import notes, shortfalls, waiting
 from gridops.planner.targets import Targets, terms_of
 from gridops.planner.world import World
@@ -42,8 +44,9 @@ def assemble(
     world, inputs = draft.world, draft.world.inputs
     placement = tuple(draft.seats[r].assignment for r in sorted(draft.seats, key=replica_key))
     launches = _launches(draft.seats)
-    terms = _terms(draft, placement, targets)
-    reasons = _reasons(draft, targets, left, missing)
+    declared = _declared(world)
+    terms = _terms(draft, placement, targets, declared)
+    reasons = _reasons(draft, targets, left, missing, _changed(world, declared))
     name = world.recall.digests.of
     compared = diff(side_of(inputs.parent, name), side(placement, launches, terms, name), reasons)
     decisions = tie(draft, targets, compared)
@@ -87,27 +90,42 @@ def _launches(seats: Mapping[ReplicaId, Seated]) -> tuple[Launch, ...]:
     return tuple(found[d] for d in sorted(found, key=lambda d: (found[d].profile, found[d].config, d)))
 
 
-def _terms(draft: Draft, placement: Sequence[Assignment], targets: Targets) -> tuple[Terms, ...]:
+def _declared(world: World) -> dict[ProfileName, Terms]:
+    """Terms of every declared profile."""
+    shelf: Shelf[Terms] = world.recall.shelf("terms")
+    return {name: shelf.of(name, (profile,), partial(terms_of, profile)) for name, profile in world.profiles.items()}
+
+
+def _terms(
+    draft: Draft, placement: Sequence[Assignment], targets: Targets, declared: Mapping[ProfileName, Terms]
+) -> tuple[Terms, ...]:
     """Terms of every declared profile, and the last known ones of what has not gone away yet."""
-    world = draft.world
-    found = {p.name: terms_of(p) for p in world.profiles.values()}
+    world, found = draft.world, dict(declared)
     parent = world.inputs.parent
-    former = {p.renamed_from for p in world.profiles.values()}
-    running = {r.profile for v in world.hosts.values() for r in (*v.ours, *v.stuck)} - former
-    needed = running | {a.profile for a in placement} | {i.assignment.profile for i in targets.removed}
-    for terms in parent.terms if parent is not None else ():
-        if terms.profile not in found and terms.profile in needed:
-            found[terms.profile] = terms
+    undeclared = [t for t in parent.terms if t.profile not in found] if parent is not None else []
+    if undeclared:
+        former = {p.renamed_from for p in world.profiles.values()}
+        running = {r.profile for v in world.hosts.values() for r in (*v.ours, *v.stuck)} - former
+        needed = running | {a.profile for a in placement} | {i.assignment.profile for i in targets.removed}
+        for terms in undeclared:
+            if terms.profile not in found and terms.profile in needed:
+                found[terms.profile] = terms
     return tuple(found[name] for name in sorted(found))
 
 
-def _reasons(draft: Draft, targets: Targets, left: Sequence[Item], missing: Sequence[Unplaced]) -> Reasons:
+def _reasons(
+    draft: Draft,
+    targets: Targets,
+    left: Sequence[Item],
+    missing: Sequence[Unplaced],
+    changed: Mapping[ProfileName, Cause],
+) -> Reasons:
+    """`changed`: causes of new terms, by profile."""
     world = draft.world
     causes: dict[ReplicaId, Cause] = {}
     former: dict[ReplicaId, ReplicaId] = {}
     again: dict[ReplicaId, Change] = {}
     ending: set[ReplicaId] = set()
-    changed = _Changed(world)
     for replica, seat in draft.seats.items():
         if seat.cause is None and seat.origin is not None and _is_quiet(seat.origin, changed):
             continue
@@ -133,36 +151,25 @@ def _reasons(draft: Draft, targets: Targets, left: Sequence[Item], missing: Sequ
     return Reasons(causes, costs, former, again, frozenset(ending), empty=bool(empty_sets(world)), unplaced=missing)
 
 
-class _Changed:
-    """Causes of new terms, found once for each profile."""
-
-    def __init__(self, world: World) -> None:
-        self._world, parent = world, world.inputs.parent
-        self._old = {t.profile: t for t in reversed(parent.terms)} if parent is not None else {}
-        self._known: dict[ProfileName, Cause | None] = {}
-
-    def cause(self, name: ProfileName) -> Cause | None:
-        if name not in self._known:
-            self._known[name] = self._cause(name)
-        return self._known[name]
-
-    def _cause(self, name: ProfileName) -> Cause | None:
-        profile = self._world.profiles.get(name)
-        changes = terms_differences(self._old.get(name), terms_of(profile)) if profile is not None else ()
-        if not changes:
-            return None
-        detail = ", ".join(f"{c.field} {c.old} => {c.new}" for c in changes[:2])
-        return Cause(kind=CauseKind.INTENT, detail=detail, at=mark(self._world, f"profiles/{name}"))
+def _changed(world: World, declared: Mapping[ProfileName, Terms]) -> dict[ProfileName, Cause]:
+    """Causes of new terms, by profile."""
+    found, parent = dict[ProfileName, Cause](), world.inputs.parent
+    old = {t.profile: t for t in reversed(parent.terms)} if parent is not None else {}
+    for name, terms in declared.items():
+        if changes := terms_differences(old.get(name), terms):
+            detail = ", ".join(f"{c.field} {c.old} => {c.new}" for c in changes[:2])
+            found[name] = Cause(kind=CauseKind.INTENT, detail=detail, at=mark(world, f"profiles/{name}"))
+    return found
 
 
-def _is_quiet(origin: Incumbent, changed: _Changed) -> bool:
+def _is_quiet(origin: Incumbent, changed: Mapping[ProfileName, Cause]) -> bool:
     """It stays, and nothing is to be said about it."""
     was = origin.assignment
     plain = origin.again is None and not origin.adopted and origin.former == was.replica
-    return plain and changed.cause(was.profile) is None
+    return plain and was.profile not in changed
 
 
-def _cause_of_staying(seat: Seated, changed: _Changed) -> Cause | None:
+def _cause_of_staying(seat: Seated, changed: Mapping[ProfileName, Cause]) -> Cause | None:
     """Why something is decided about a replica that stays: it is adopted, renamed, or gets new terms."""
     origin = seat.origin
     if origin is None:
@@ -171,7 +178,7 @@ def _cause_of_staying(seat: Seated, changed: _Changed) -> Cause | None:
         return origin.cause or Cause(kind=CauseKind.INTENT, detail="already runs there")
     if origin.former != origin.replica:
         return Cause(kind=CauseKind.RENAMED, detail=f"{origin.former} is taken over as {origin.replica}")
-    return changed.cause(seat.assignment.profile)
+    return changed.get(seat.assignment.profile)
 
 
 def _cost(world: World, seat: Seated) -> Cost:

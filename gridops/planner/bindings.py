@@ -27,9 +27,9 @@ def reads(decisions: Sequence[Decision], world: World) -> ReadSet:
     """What the decisions touch: the profiles as declared and the hosts as they reported themselves."""
     inputs, digest_of = world.inputs, world.recall.digests.of
     profiles = {p.name: p for p in inputs.intent.desired.profiles}
-    hosts = {r.host: r.generation for r in inputs.snapshot.hosts}
     names = sorted({d.profile for d in decisions})
     touched = sorted({s.host for d in decisions for s in (d.source, d.target) if s is not None})
+    hosts = {r.host: r.generation for r in inputs.snapshot.hosts} if touched else {}
     return ReadSet(
         profiles=tuple(
             ProfileDigest(profile=n, digest=digest_of(profiles[n]) if n in profiles else _absent(n)) for n in names
@@ -66,7 +66,7 @@ def snapshot_ref(world: World) -> SnapshotRef:
     """The part of the snapshot that speaks about hosts of the scope."""
     inputs, snapshot = world.inputs, world.inputs.snapshot
     ids: set[HostId] = {h.id for h in inputs.intent.desired.hosts if h.scope == inputs.scope}
-    ids |= {a.seat.host for a in inputs.parent.placement} if inputs.parent is not None else set()
+    ids |= _held(world)
     own = Snapshot(
         source=snapshot.source,
         observed_ms=snapshot.observed_ms,
@@ -75,6 +75,15 @@ def snapshot_ref(world: World) -> SnapshotRef:
     return SnapshotRef(
         source=snapshot.source, observed_ms=snapshot.observed_ms, digest=world.recall.pieces.of(own, ("hosts",))
     )
+
+
+def _held(world: World) -> frozenset[HostId]:
+    """Hosts that the parent uses."""
+    parent, shelf = world.inputs.parent, world.recall.shelf("held")
+    if parent is None:
+        return frozenset()
+    found: frozenset[HostId] = shelf.of("all", (parent,), lambda: frozenset(a.seat.host for a in parent.placement))
+    return found
 
 
 def restricted(desired: Desired, scope: ScopeName) -> Desired:

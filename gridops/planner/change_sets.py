@@ -7,7 +7,7 @@ then chosen, the placement it leads to keeps every hard rule (a property test tr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from gridops.base.ids import HostId
@@ -26,9 +26,11 @@ def tie(draft: Draft, targets: Targets, decisions: Sequence[Decision]) -> tuple[
     """The decisions with their change sets, numbered in the order of their first decision."""
     knots = _Knots(len(decisions))
     _tie_profiles(knots, decisions)
-    arriving, leaving, standing = _by_host(targets, decisions)
-    for host in sorted(set(arriving) & set(leaving) & set(draft.board.hosts)):
-        everybody = _as_it_was(draft, standing.get(host, []), host)
+    arriving, leaving = _by_host(decisions)
+    busy = arriving.keys() & leaving.keys() & draft.board.hosts.keys()
+    standing = _standing(targets, busy)
+    for host in sorted(busy):
+        everybody = _as_it_was(draft, standing[host], host)
         _tie_host(knots, draft, _Traffic(everybody, decisions, arriving[host], leaving[host]))
     _tie_price(knots, draft, targets, decisions)
     numbers: dict[int, int] = {}
@@ -90,22 +92,26 @@ class _Traffic:
     leavers: Sequence[int]
 
 
-def _by_host(
-    targets: Targets, decisions: Sequence[Decision]
-) -> tuple[dict[HostId, list[int]], dict[HostId, list[int]], dict[HostId, list[Incumbent]]]:
-    """Arrivals, leavers and incumbents of each host."""
+def _by_host(decisions: Sequence[Decision]) -> tuple[dict[HostId, list[int]], dict[HostId, list[int]]]:
+    """Arrivals and leavers of each host."""
     arriving: dict[HostId, list[int]] = {}
     leaving: dict[HostId, list[int]] = {}
-    standing: dict[HostId, list[Incumbent]] = {}
     for n, decision in enumerate(decisions):
         if decision.target is not None and _occupies(decision):
             arriving.setdefault(decision.target.host, []).append(n)
         if decision.source is not None and _vacates(decision):
             leaving.setdefault(decision.source.host, []).append(n)
-    for incumbent in (*targets.wanted, *targets.removed):
-        if incumbent.verdict is not Verdict.RELEASE:
-            standing.setdefault(incumbent.host, []).append(incumbent)
-    return arriving, leaving, standing
+    return arriving, leaving
+
+
+def _standing(targets: Targets, hosts: Set[HostId]) -> dict[HostId, list[Incumbent]]:
+    """Incumbents of each of these hosts."""
+    found: dict[HostId, list[Incumbent]] = {host: [] for host in hosts}
+    if found:
+        for incumbent in (*targets.wanted, *targets.removed):
+            if incumbent.verdict is not Verdict.RELEASE and incumbent.host in found:
+                found[incumbent.host].append(incumbent)
+    return found
 
 
 def _tie_host(knots: _Knots, draft: Draft, traffic: _Traffic) -> None:

@@ -78,10 +78,18 @@ def side(
 def diff(before: Side, after: Side, reasons: Reasons) -> tuple[Decision, ...]:
     """Every difference, ordered and numbered; each its own change set until `change_sets.tie` joins them."""
     changed = _changed_terms(before, after)
-    found = [d for r in after.seats if (d := _seated(before, after, r, reasons, changed)) is not None]
-    kept = {reasons.former.get(r, r) for r in after.seats}
-    left = {a.profile for a in after.seats.values()} | {before.seats[r].profile for r in kept if r in before.seats}
-    found += [_removed(before, r, reasons, left) for r in before.seats if r not in kept]
+    # Most stand as they stood, under the name they had: nothing to compare.
+    as_before = before.seats if not reasons.former else {}
+    found = [
+        d
+        for r, new in after.seats.items()
+        if (as_before.get(r) is not new or new.profile in changed or r in reasons.again)
+        and (d := _seated(before, after, r, reasons, changed)) is not None
+    ]
+    kept = {reasons.former.get(r, r) for r in after.seats} if reasons.former else after.seats.keys()
+    if gone := [r for r in before.seats if r not in kept]:
+        left = {a.profile for a in after.seats.values()} | {before.seats[r].profile for r in kept if r in before.seats}
+        found += [_removed(before, r, reasons, left) for r in gone]
     found += [_cannot(u, reasons) for u in reasons.unplaced]
     found.sort(key=lambda d: (ORDER.index(d.kind), replica_key(d.replica)))
     return tuple(replace(d, n=n, change_set=n) for n, d in enumerate(found, start=1))
@@ -132,7 +140,7 @@ def differences(old: Launch, new: Launch) -> tuple[Change, ...]:
 
 def terms_differences(old: Terms | None, new: Terms | None) -> tuple[Change, ...]:
     """What changed of the terms that a running replica's host acts by."""
-    if old is None or new is None:
+    if old is None or new is None or old == new:
         return ()
     pairs = (
         ("serves", ", ".join(old.serves), ", ".join(new.serves)),
@@ -169,8 +177,6 @@ def _seated(
 ) -> Decision | None:
     new = after.seats[replica]
     old = before.seats.get(reasons.former.get(replica, replica))
-    if old is new and new.profile not in changed and replica not in reasons.again:
-        return None
     if old is None:
         return _decision(DecisionKind.PLACE, new, None, (), reasons)
     launches = differences(before.launches[old.launch], after.launches[new.launch]) if old.launch != new.launch else ()

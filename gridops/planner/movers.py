@@ -108,7 +108,7 @@ def _rows(seats: Seats, wanting: Sequence[Item]) -> list[int]:
     share = max(2, HOSTS // (3 * len(profiles)))
     chosen = set[int]()
     for name in sorted(profiles):
-        allowed = sorted({int(r) for o in seats.openings(profiles[name]) for r in o.rows})
+        allowed = sorted({int(r) for o in seats.lasting(profiles[name]) for r in o.rows})
         rows = np.array(allowed, np.int64)
         if len(rows) and len(chosen) < 2 * HOSTS // 3:
             chosen.update(rows[np.argsort(-free[rows], kind="stable")[:share]].tolist())
@@ -181,7 +181,7 @@ class _Maker:
     def _options(self, profile: Profile, barred: frozenset[int]) -> Options:
         """Hosts of one shape that start it alike share one option."""
         found: dict[int, list[Option]] = {}
-        for opening in self.seats.openings(profile):
+        for opening in self.seats.lasting(profile):
             known: dict[tuple[int, int, int], Option | None] = {}
             bounded = self.grid.gpu.min(1) < ENDLESS
             columns = opening.rows.tolist(), opening.start_ms.tolist(), opening.lacking().tolist()
@@ -296,7 +296,7 @@ class _Maker:
 
     def _ways(self, profile: Profile, row: int) -> list[Option]:
         found = []
-        for opening in self.seats.openings(profile):
+        for opening in self.seats.lasting(profile):
             place = int(opening.place[row])
             if place >= 0 and (option := option_of(opening, row, int(opening.start_ms[place]))) is not None:
                 found.append(option)

@@ -53,7 +53,7 @@ def _in_place(seats: Seats, item: Item) -> bool:
     origin, board = item.origin, seats.draft.board
     assert origin is not None
     row = seats.grid.row.get(origin.host)
-    options = [o for o in seats.openings(item.profile) if row is not None and o.place[row] >= 0]
+    options = [o for o in seats.lasting(item.profile) if row is not None and o.place[row] >= 0]
     for opening in sorted(options, key=lambda o: o.config.name != origin.launch.config):
         assert row is not None, "there are no options without it"
         here = opening.way(row)

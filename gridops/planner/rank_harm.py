@@ -31,7 +31,9 @@ from gridops.planner.constants import (
 from gridops.planner.grid import Grid, Ints
 from gridops.planner.learned import Experience, Key, blend, key_of
 from gridops.planner.pressure import MILLI, is_asked, known, offered
+from gridops.planner.recall import Shelf
 from gridops.planner.speed import Speeds
+from gridops.planner.terrain import Terrain
 from gridops.planner.world import HostView, Standing
 
 
@@ -69,11 +71,11 @@ class Harms:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.experience = Experience(grid.world)
-        self._speeds = Speeds(grid.views, self.experience)
+        self._speeds = Speeds(grid.terrain, self.experience)
         self._entries = known(grid.world)
-        self.active: Ints = np.array([_active(v) for v in grid.views], np.int64)
-        """Transfers that a host reports under way."""
-        self._chance: Ints = np.array([_chance(v) for v in grid.views], np.int64)
+        shelf: Shelf[tuple[Ints, Ints]] = grid.world.recall.shelf("unrest")
+        self.active, self._chance = shelf.of("all", (grid.terrain,), lambda: _unrest(grid.terrain))
+        """Transfers that a host reports under way, and the chance that it is interrupted."""
 
     def exposure(self, profile: Profile) -> Exposure:
         """By the forecast where one speaks of the profile, else nominal. One replica serves no more than its lanes."""
@@ -127,8 +129,8 @@ class Harms:
                 tries[row] = count
         failing = exposure.while_waiting(tries[rows] * FAILED_START_MS)
         slower = np.zeros(len(rows), np.int64)
-        if ratios := self._speeds.slower_ppm(profile, about, gpu=gpu):
-            slower = np.array([ratios[h] for h in self.grid.ids], np.int64)[rows] * exposure.served_part // PPM
+        if (ratios := self._speeds.slower_ppm(profile, about, gpu=gpu)) is not None:
+            slower = ratios[rows] * exposure.served_part // PPM
         lost = self._chance[rows] * min(profile.timing.warm_ms, START_MAX_MS)
         # Never nothing: where nothing takes time, a person's machine still comes last.
         broken = np.maximum(exposure.while_waiting(lost // PPM), np.minimum(self._chance[rows], 1))
@@ -160,6 +162,11 @@ SERVED_MOST = 10**12
 
 DRAIN_MS = 120_000
 """Where no profile says how long the leaving may take: the default of profiles."""
+
+
+def _unrest(terrain: Terrain) -> tuple[Ints, Ints]:
+    views = terrain.views
+    return np.array([_active(v) for v in views], np.int64), np.array([_chance(v) for v in views], np.int64)
 
 
 def _active(view: HostView) -> int:

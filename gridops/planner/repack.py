@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gridops.base.ids import ReplicaId, replica_key
-from gridops.planner.grid import ENDLESS
+from gridops.model.profile import Profile
+from gridops.planner.grid import ENDLESS, Ints
 from gridops.planner.movers import HOSTS, Movers, is_home
 from gridops.planner.permit import Limits, Permit
 from gridops.planner.seats import Seats
@@ -42,20 +43,31 @@ def late(seats: Seats) -> list[Late]:
     if not any(is_home(s) for s in draft.seats.values()):
         return []
     found: list[Late] = []
-    for replica in sorted(draft.seats, key=replica_key):
+    for replica in sorted((r for r, s in draft.seats.items() if s.cause is not None), key=replica_key):
         seated = draft.seats[replica]
         profile = draft.world.profiles.get(seated.assignment.profile)
         row = grid.row.get(seated.assignment.seat.host)
-        if is_home(seated) or seated.cause is None or profile is None or row is None:
+        if profile is None or row is None:
             continue
-        starts = np.full(len(grid.ids), ENDLESS, np.int64)
-        for opening in seats.openings(profile):
-            starts[opening.rows] = np.minimum(starts[opening.rows], opening.start_ms)
+        starts = _starts(seats, profile)
+        if starts[row] - starts.min() < GAIN_MS:
+            continue
         better = np.flatnonzero((starts + GAIN_MS <= starts[row]) & grid.holds)
         if len(better):
             first = better[np.argsort(starts[better], kind="stable")[:BETTER]].tolist()
             found.append(Late(int(starts[row] - starts[first[0]]), replica, tuple(first)))
     return sorted(found, key=lambda f: (-f.gain_ms, replica_key(f.replica)))[:NEWCOMERS]
+
+
+def _starts(seats: Seats, profile: Profile) -> Ints:
+    """How soon it would start on each host."""
+    openings = seats.lasting(profile)
+    if len(openings) == 1 and len(openings[0].rows) == len(seats.grid.ids):
+        return openings[0].start_ms
+    starts = np.full(len(seats.grid.ids), ENDLESS, np.int64)
+    for opening in openings:
+        starts[opening.rows] = np.minimum(starts[opening.rows], opening.start_ms)
+    return starts
 
 
 def rows_for(seats: Seats, found: Sequence[Late]) -> list[int]:

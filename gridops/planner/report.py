@@ -48,12 +48,13 @@ def waiting(draft: Draft, left: Sequence[Item]) -> tuple[HostLine, ...]:
 def shortfalls(draft: Draft) -> tuple[Shortfall, ...]:
     """Promises not kept by replicas that stand: failure domains, hosts that do not serve, memory that shrank."""
     found = []
+    silent = {h for h, v in draft.world.hosts.items() if v.standing in (Standing.NOT_SERVING, Standing.LOST)}
     for profile in draft.world.profiles.values():
         seats = draft.of(profile.name)
         found += _spread(draft, profile, seats)
-        serving = [s for s in seats if not _silent(draft, s)]
+        serving = [s for s in seats if s.assignment.seat.host not in silent] if silent else seats
         if len(serving) < len(seats):
-            hosts = ", ".join(sorted({s.assignment.seat.host for s in seats if _silent(draft, s)}))
+            hosts = ", ".join(sorted({s.assignment.seat.host for s in seats} & silent))
             detail = f"{len(seats) - len(serving)} of {len(seats)} replicas stand on hosts that do not serve: {hosts}"
             code = codes.NOT_SERVING.code
             found.append(Shortfall(profile=profile.name, code=code, detail=detail, want=len(seats), have=len(serving)))
@@ -86,11 +87,6 @@ def _spread(draft: Draft, profile: Profile, seats: Collection[Seated]) -> list[S
         return []
     detail = f"{len(seats)} replicas stand in {len(places)} of at least {wanted} domains of level {spread.by}"
     return [Shortfall(profile=profile.name, code=codes.SPREAD_SHORT.code, detail=detail, want=wanted, have=len(places))]
-
-
-def _silent(draft: Draft, seat: Seated) -> bool:
-    view = draft.world.hosts.get(seat.assignment.seat.host)
-    return view is not None and view.standing in (Standing.NOT_SERVING, Standing.LOST)
 
 
 def _crowded(draft: Draft) -> list[Shortfall]:

@@ -168,7 +168,7 @@ def _sit(movers: Movers, n: int) -> bool:
     assert spot is not None, "only who has a spot is seated"
     row, draft = movers.rows[spot.host], seats.draft
     item = mover.item or _item(movers, n)
-    opening = next(o for o in seats.openings(item.profile) if o.position == spot.option.config)
+    opening = next(o for o in seats.lasting(item.profile) if o.position == spot.option.config)
     way = opening.way(row)
     rooms = seats.grid.views[row].rooms
     exact = Way(way.launch, way.need, tuple(rooms[c] for c in spot.pools), way.gpu)

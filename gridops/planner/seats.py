@@ -141,13 +141,18 @@ class Seats:
 
     def openings(self, profile: Profile) -> tuple[Opening, ...]:
         """One for each config of the profile, up to date."""
+        found = self.lasting(profile)
+        for opening in found:
+            opening.refresh()
+        return found
+
+    def lasting(self, profile: Profile) -> tuple[Opening, ...]:
+        """The same for whoever asks only what does not change while a plan is made: hosts, launches, start-up."""
         self.grid.refresh()
         found = self._openings.get(profile.name)
         if found is None:
             found = tuple(self._opening(profile, n) for n in range(len(profile.configs)))
             self._openings[profile.name] = found
-        for opening in found:
-            opening.refresh()
         return found
 
     def _opening(self, profile: Profile, position: int) -> Opening:
@@ -166,7 +171,7 @@ class Seats:
     def width(self, name: ProfileName) -> tuple[int, int]:
         """How constrained and how large a profile is, for `order`."""
         profile, planning = self.draft.world.profiles[name], self.draft.world.planning
-        rows = _union([o.rows for o in self.openings(profile)])
+        rows = _union([o.rows for o in self.lasting(profile)])
         needs = [(c.devices.count, need(c, planning)) for c in profile.configs]
         return len(rows), max((n.device_bytes * many for many, n in needs if isinstance(n, Need)), default=0)
 

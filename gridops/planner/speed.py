@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from gridops.base.ids import HostId
 from gridops.base.units import PPM
@@ -24,8 +27,10 @@ from gridops.planner.constants import (
     SPEED_VALID_MS,
 )
 from gridops.planner.learned import Experience, Key
+from gridops.planner.recall import Shelf
 from gridops.planner.speed_devices import Device, known_device
-from gridops.planner.world import HostView, clock
+from gridops.planner.terrain import Ints, Terrain
+from gridops.planner.world import clock
 
 _BANDWIDTH, _TFLOPS = 1_000, 100
 """A device of these counts as one unit of each; any other pair gives the same order."""
@@ -41,44 +46,38 @@ class _Seen:
     sure_ppm: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    """What hardware alone suggests, for each host; `known`: it suggests anything of any."""
+
+    slower_ppm: Ints
+    known: bool
+
+
 class Speeds:
     """Guesses for the hosts of one world, made once; measurements on top for each profile."""
 
-    def __init__(self, views: Sequence[HostView], experience: Experience) -> None:
+    def __init__(self, terrain: Terrain, experience: Experience) -> None:
         self._experience = experience
-        self._views = {v.host.id: v for v in views}
+        self._row = terrain.row
         self._now_ms = clock(experience.world.inputs)
         self._skew_ms = experience.world.planning.heartbeat.future_skew_ms
-        self._guesses = {by: self._guessed(by) for by in (False, True)}
+        shelf: Shelf[_Guess] = experience.world.recall.shelf("hardware")
+        self._guesses = {by: shelf.of(by, (terrain,), partial(_guessed, terrain, by)) for by in (False, True)}
 
-    def slower_ppm(self, profile: Profile, about: Key, *, gpu: bool) -> Mapping[HostId, int]:
-        """Parts of a request's time on top of the fastest host's, for each host. Empty: nothing is known of any."""
-        guessed = self._guesses[profile.modality in _COMPUTES] if gpu else {}
+    def slower_ppm(self, profile: Profile, about: Key, *, gpu: bool) -> Ints | None:
+        """Parts of a request's time on top of the fastest host's, by row. None: nothing is known of any."""
+        guess = self._guesses[profile.modality in _COMPUTES]
         measured = self._measured(self._experience.speeds(about))
-        if not guessed and not measured:
-            return {}
-        found = {}
-        middle = _middle(sorted(guessed.values()))
-        for host in self._views:
-            guess = guessed.get(host, middle)
-            ratio, sure = measured.get(host, (0, 0))
-            found[host] = (ratio * sure + guess * (PPM - sure)) // PPM
+        if not (gpu and guess.known) and not measured:
+            return None
+        found = guess.slower_ppm if gpu else np.zeros(len(self._row), np.int64)
+        if measured:
+            found = found.copy()
+            for host, (ratio, sure) in measured.items():
+                row = self._row[host]
+                found[row] = (ratio * sure + int(found[row]) * (PPM - sure)) // PPM
         return found
-
-    def _guessed(self, computes: bool) -> dict[HostId, int]:
-        """From hardware alone, already bounded: nothing at the fastest, near `HARDWARE_PPM` at the slowest."""
-        times = {}
-        by_models: dict[tuple[str | None, ...], int | None] = {}
-        for host, view in self._views.items():
-            models = tuple([r.model for r in view.rooms if r.kind is not DeviceKind.CPU])
-            if models not in by_models:
-                known = [d for d in map(known_device, models) if d is not None]
-                whole = models and len(known) == len(models)
-                by_models[models] = max(_time(d, computes) for d in known) if whole else None
-            if (time := by_models[models]) is not None:
-                times[host] = time
-        best = min(times.values(), default=0)
-        return {h: HARDWARE_PPM * (time - best) // time for h, time in times.items()}
 
     def _measured(self, records: Mapping[HostId, MeasuredSpeed]) -> dict[HostId, tuple[int, int]]:
         """Time on top of the fastest measured host's, and how sure that is."""
@@ -87,7 +86,7 @@ class Speeds:
         rates: dict[HostId, _Seen] = {}
         delays: dict[HostId, _Seen] = {}
         for host, r in records.items():
-            if host not in self._views:
+            if host not in self._row:
                 continue
             if r.tokens_mps is not None and r.tokens_mps > 0:
                 rates[host] = _Seen(10**15 // r.tokens_mps, self._sure(r.tokens_count, r.tokens_at_ms))
@@ -95,7 +94,7 @@ class Speeds:
                 delays[host] = _Seen(r.latency_ms, self._sure(r.latency_count, r.latency_at_ms))
         slow = [_over(rates), _over(delays)]
         found = {}
-        for host in self._views:
+        for host in self._row:
             parts = [s[host] for s in slow if host in s]
             total = sum(p.sure_ppm for p in parts)
             if total:
@@ -108,6 +107,23 @@ class Speeds:
         if count <= 0 or not -self._skew_ms <= age < SPEED_VALID_MS:
             return 0
         return PPM * min(count, SPEED_TRUSTED) // SPEED_TRUSTED * (SPEED_VALID_MS - max(0, age)) // SPEED_VALID_MS
+
+
+def _guessed(terrain: Terrain, computes: bool) -> _Guess:
+    """From hardware alone, already bounded: nothing at the fastest, near `HARDWARE_PPM` at the slowest."""
+    times: list[int | None] = []
+    by_models: dict[tuple[str | None, ...], int | None] = {}
+    for view in terrain.views:
+        models = tuple([r.model for r in view.rooms if r.kind is not DeviceKind.CPU])
+        if models not in by_models:
+            known = [d for d in map(known_device, models) if d is not None]
+            whole = models and len(known) == len(models)
+            by_models[models] = max(_time(d, computes) for d in known) if whole else None
+        times.append(by_models[models])
+    best = min((t for t in times if t is not None), default=0)
+    slower = [None if t is None else HARDWARE_PPM * (t - best) // t for t in times]
+    middle = _middle(sorted(s for s in slower if s is not None))
+    return _Guess(np.array([middle if s is None else s for s in slower], np.int64), any(t is not None for t in times))
 
 
 def _over(seen: Mapping[HostId, _Seen]) -> dict[HostId, _Seen]:

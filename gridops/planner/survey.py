@@ -103,7 +103,7 @@ class Survey:
         nameless = replace(profile, placement=replace(profile.placement, allow_hosts=(), deny_hosts=()))
         planning = seats.draft.world.planning
         found = []
-        for opening in seats.openings(profile):
+        for opening in seats.lasting(profile):
             # How it would run on any host of each shape, whatever its name and state.
             ways = [judge(nameless, opening.config, view, planning) for view in self._examples]
             found.append(_Answers(seats, opening, ways, self._closed))

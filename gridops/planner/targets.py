@@ -116,9 +116,12 @@ def domain(world: World, host: str, level: str) -> str | None:
 
 
 def _keep(world: World, profile: Profile, standing: Sequence[Incumbent], wanted: int) -> list[Incumbent]:
-    """The incumbents to keep when there are more than wanted: pins, then failure domains, then who need not move."""
+    """The incumbents to keep when there are more than wanted: pins, then failure domains, then who need not move.
+
+    By number, as they come.
+    """
     if len(standing) <= wanted:
-        return sorted(standing, key=lambda i: replica_key(i.replica))
+        return list(standing)
     left, kept = list(standing), list[Incumbent]()
     spread = profile.spread
     places = {i.replica: domain(world, i.host, spread.by) if spread is not None else None for i in standing}
