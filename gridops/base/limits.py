@@ -18,6 +18,8 @@ RESIDENCIES_PER_HOST = 128
 RESIDENCY_BYTES = 1_024
 """One residency in a heartbeat: 430 bytes as a rule, 940 with the longest names, eight devices and a whole detail."""
 DEVICES_PER_HOST = 64
+LINK_SETS = 256
+"""Sets of linked devices that are told apart on one host; a mesh has one, a cube of eight cards a dozen."""
 DEVICE_BYTES = 256
 CACHED_PER_HEARTBEAT = 128
 """Digests of a heartbeat, 74 bytes each; a host may hold more."""

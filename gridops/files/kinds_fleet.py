@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gridops.base.codes import files as codes
@@ -32,6 +33,8 @@ from gridops.model.fleet import (
     Runtime,
 )  # fmt: skip
 
+_NUMBERED = re.compile(r"[0-9]+(\.[0-9]+)?")
+"""What follows the kind in a device's name: its number, and for an instance of a card a number on that card."""
 LEVELS = ("floor", "person", "rack", "room")
 BACKEND_KINDS: dict[str, tuple[DeviceKind, ...]] = {
     "cann": (DeviceKind.GPU,),
@@ -70,6 +73,8 @@ DEVICE = Block(
     Field("reserve", Size(), "Memory that models never get.", "reserve_bytes"),
     Field("model", Text(), "Name of the product."),
     Field("numa", Int(0, 1_023), "NUMA domain that the device hangs on."),
+    Field("pcie", Rate(low=1), "Rate at which it reaches the host's memory, such as 32GB/s.", "pcie_bps"),
+    Field("parent", Name("device"), "The card that it is an instance of (MIG); that card then takes nothing itself."),
     Field("peers", ListOf(Name("device")), "Devices of this host that it reaches over a fast link."),
     Field("gpu_share", Share(low=1, high=PPM), "Share of unified memory that GPU work may use.", "gpu_share_ppm"),
     rules=(_device_rule,),
@@ -122,7 +127,7 @@ def _devices(devices: Table | None, reader: Reader) -> None:
         if not isinstance(device, Read):
             continue
         kind = device.get("kind")
-        if kind is not None and not (name.startswith(str(kind)) and name.removeprefix(str(kind)).isdigit()):
+        if kind is not None and not _NUMBERED.fullmatch(name.removeprefix(str(kind))):
             other = any(name.startswith(str(k)) for k in DeviceKind)
             say = reader.error if other else reader.warn
             hint = f"hosts report it as `{kind}0`"
@@ -133,6 +138,7 @@ def _devices(devices: Table | None, reader: Reader) -> None:
                 reader.warn(sense_codes.DEVICE, device.anchor, f"`{name}` counts the host's memory twice", hint)
             pools.append(name)
         _peers(name, device, devices, reader)
+        _parent(name, device, devices, reader)
 
 
 def _peers(name: str, device: Read, devices: Table, reader: Reader) -> None:
@@ -145,6 +151,28 @@ def _peers(name: str, device: Read, devices: Table, reader: Reader) -> None:
             reader.error(sense_codes.PEER, node, f"`{peer}` is not another device of this host", hint)
         elif isinstance(other, Read) and ((back := other.get("peers")) is None or name not in back.values):
             reader.warn(sense_codes.PEER, node, f"`{peer}` does not list `{name}` as a peer", "a link has two ends")
+
+
+def _parent(name: str, device: Read, devices: Table, reader: Reader) -> None:
+    """An instance names the card it is cut from: a whole GPU of the same host."""
+    parent = device.get("parent")
+    if parent is None:
+        return
+    card, node = devices.values.get(parent), device.node("parent")
+    if parent == name or card is None:
+        hint = f"devices: {', '.join(sorted(devices.values))}"
+        reader.error(sense_codes.INSTANCE, node, f"`{parent}` is not another device of this host", hint)
+        return
+    if not isinstance(card, Read):
+        return
+    if card.get("parent") is not None or {card.get("kind"), device.get("kind")} != {DeviceKind.GPU}:
+        reader.error(sense_codes.INSTANCE, node, f"`{parent}` cannot have instances like this", "only whole GPUs do")
+        return
+    parts = [d for d in devices.values.values() if isinstance(d, Read) and d.get("parent") == parent]
+    sizes, whole = [d.get("memory") for d in parts], card.get("memory")
+    if parts[-1] is device and whole is not None and None not in sizes and sum(sizes) > whole:
+        message = f"the instances of `{parent}` have more memory than it has itself"
+        reader.error(sense_codes.INSTANCE, device.node("memory"), message)
 
 
 HOST = Block(

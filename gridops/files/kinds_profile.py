@@ -16,7 +16,7 @@ from gridops.files.diagnose import Fix, Related
 from gridops.files.forms import CREDENTIAL, LABEL, MODEL_ID, RELATIVE, SOURCE, Arg, NumberOrBlock, Sha256
 from gridops.files.kinds_fleet import BACKENDS, header
 from gridops.files.reader import Reader, replace
-from gridops.files.scalars import Choice, Flag, Int, Name, Or, Share, Size, Span
+from gridops.files.scalars import Choice, Flag, Int, Name, Or, Rate, Share, Size, Span
 from gridops.files.shape import Block, Field, ListOf, MapOf, Read
 from gridops.model.profile import (
     Artifact,
@@ -27,6 +27,7 @@ from gridops.model.profile import (
     DeviceNeed,
     Downtime,
     EngineArg,
+    Fill,
     Footprint,
     FootprintSource,
     Heads,
@@ -150,8 +151,9 @@ def _args_rule(read: Read, reader: Reader) -> None:
 
 
 def _devices_rule(read: Read, reader: Reader) -> None:
-    if read.get("count", 1) == 1 and "shard" in read.values:
-        reader.warn(sense_codes.UNREACHABLE, read.key("shard"), "`shard` has no effect on one device")
+    for name in ("shard", "link", "numa") if read.get("count", 1) == 1 else ():
+        if name in read.values:
+            reader.warn(sense_codes.UNREACHABLE, read.key(name), f"`{name}` has no effect on one device")
 
 
 CONFIG = Block(
@@ -171,6 +173,8 @@ CONFIG = Block(
             Field("shard", Choice(("tensor", "pipeline", "layer")), "How the model is cut over them."),
             Field("uneven", Flag(), "True when devices of different size will do."),
             Field("link", Choice(("peer", "any")), "peer asks for a fast link between all of them."),
+            Field("numa", Choice(("same",)), "same asks for devices of one NUMA domain."),
+            Field("pcie", Rate(low=1), "Rate at which each reaches the host's memory at least.", "pcie_bps"),
             rules=(_devices_rule,),
         ),
         "How many devices of one host it needs.",
@@ -205,6 +209,7 @@ PLACEMENT = Block(
     Field("allow_hosts", ListOf(Name("host")), "Only these; empty: any."),
     Field("deny_hosts", ListOf(Name("host")), "Never these."),
     Field("pins", ListOf(Name("host")), "Each is a floor of one replica on exactly that host."),
+    Field("fill", Choice(Fill), "Of equally good hosts and devices: tight takes the fullest, even the emptiest."),
 )
 
 PROFILE = Block(

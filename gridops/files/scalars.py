@@ -294,7 +294,7 @@ class Span(Quantity):
 
 class Rate(Quantity):
     word = "a rate, such as 1000Mbit/s"
-    pattern = r"^\s*[0-9]+(\.[0-9]+)?\s*([kMG]?bit/s)\s*$"
+    pattern = r"^\s*[0-9]+(\.[0-9]+)?\s*([kMG]?bit/s|[MG]B/s)\s*$"
     slips = {  # noqa: RUF012
         "mbps": "Mbit/s", "gbps": "Gbit/s", "kbps": "kbit/s", "mbit": "Mbit/s", "gbit": "Gbit/s", "mbit/s": "Mbit/s",
         "gbit/s": "Gbit/s", "kbit/s": "kbit/s",

@@ -80,7 +80,9 @@ def _alike(hosts: list[Declared]) -> dict[str, dict[tuple[object, ...], list[Hos
     groups: dict[str, dict[tuple[object, ...], list[Host]]] = defaultdict(lambda: defaultdict(list))
     for declared in hosts:
         host: Host = declared.value
-        sizes = tuple((d.kind, d.memory_bytes - d.reserve_bytes, d.gpu_share_ppm) for d in host.devices)
+        sizes = tuple(
+            (d.kind, d.memory_bytes - d.reserve_bytes, d.gpu_share_ppm, d.parent, d.pcie_bps) for d in host.devices
+        )
         groups[host.scope][host.host_class, sizes, host.runtimes, host.tags, host.tier, host.disk].append(host)
     return groups
 
@@ -158,10 +160,14 @@ def _runs(config: Config, size: Need, host: Host) -> str | None:
 
 def _fits(config: Config, size: Need, host: Host, backend: str) -> str | None:
     kinds = BACKEND_KINDS[backend]
-    rooms = sorted((_room(d, backend) for d in host.devices if d.kind in kinds), reverse=True)
-    count = config.devices.count
+    count, rate = config.devices.count, config.devices.pcie_bps
+    cut = {d.parent for d in host.devices}
+    able = [d for d in host.devices if d.kind in kinds and d.id not in cut and (count == 1 or d.parent is None)]
+    rooms = sorted((_room(d, backend) for d in able), reverse=True)
     if len(rooms) < count:
         return f"the host has {len(rooms)} devices for {backend}, {count} are needed"
+    if rate is not None and sum((d.pcie_bps or 0) >= rate for d in able) < count:
+        return f"too few of its devices declare a `pcie` rate of {rate // 10**6} Mbit/s"
     if rooms[count - 1] < size.device_bytes:
         wants, have, lacks = render_lack(size.device_bytes, rooms[count - 1])
         return f"it needs {wants} per device, the host has {have}: {lacks} short"

@@ -5,12 +5,13 @@
 
 `total` is the smaller of the declared ceiling and what the host reports; `external` is what others use. Host RAM is
 a device too: its first `cpu` or `unified` device. A device that is declared but not reported does not exist today;
-one that is reported but not declared is not ours to fill. Called by the planner; reads nothing by itself.
+one that is reported but not declared is not ours to fill. A card that is cut into instances (MIG) is no room: its
+instances are. Called by the planner; reads nothing by itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gridops.base.ids import DeviceId
@@ -51,6 +52,10 @@ class DeviceRoom:
     reserve_bytes: int
     external_bytes: int
     headroom_bytes: int
+    numa: int | None = None
+    pcie_bps: int | None = None
+    parent: DeviceId | None = None
+    """The card that it is an instance of."""
     gpu_bytes: int | None = None
     """On unified memory: the most that GPU work may use. None: no limit of its own."""
 
@@ -88,16 +93,26 @@ def fits(room: DeviceRoom | None, use: Use, need_bytes: int | None, *, gpu: bool
 def rooms(host: Host, report: HostReport | None, headroom_ppm: int) -> tuple[DeviceRoom, ...]:
     """Every usable device of a host, in declared order. Without a report, what is declared is taken at its word."""
     found = []
+    cut = _cut(host, report)
     for device in host.devices:
-        total, external = device.memory_bytes, 0
+        total, external, parent = device.memory_bytes, 0, device.parent
+        if device.id in cut:
+            continue
         if report is not None:
             seen = report.device(device.id)
             if seen is None or seen.kind is not device.kind:
                 continue
             total = min(total, seen.total_bytes)
             external = max(seen.external_bytes, _external_claims(report, device.id))
-        found.append(_room(device, total, external, headroom_ppm))
+            parent = parent or seen.parent
+        found.append(_room(replace(device, parent=parent), total, external, headroom_ppm))
     return tuple(found)
+
+
+def _cut(host: Host, report: HostReport | None) -> set[DeviceId]:
+    """Cards of which somebody, the file or the host, knows instances: their memory is counted there."""
+    known = [d.parent for d in host.devices] + [d.parent for d in (report.devices if report is not None else ())]
+    return {parent for parent in known if parent is not None}
 
 
 def ram_of(found: tuple[DeviceRoom, ...]) -> DeviceRoom | None:
@@ -117,6 +132,9 @@ def _room(device: Device, total: int, external: int, headroom_ppm: int) -> Devic
         reserve_bytes=device.reserve_bytes,
         external_bytes=external,
         headroom_bytes=-(-total * headroom_ppm // PPM),
+        numa=device.numa,
+        pcie_bps=device.pcie_bps,
+        parent=device.parent,
         gpu_bytes=total * device.gpu_share_ppm // PPM if shared else None,
     )
 

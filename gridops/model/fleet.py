@@ -37,6 +37,10 @@ class Device:
     reserve_bytes: int = 0
     model: str | None = None
     numa: int | None = None
+    pcie_bps: int | None = None
+    """Rate to the host's memory. None: unknown."""
+    parent: DeviceId | None = None
+    """The card that this is an instance of (MIG). A card that is cut up is itself no place for anybody."""
     peers: tuple[DeviceId, ...] = ()
     gpu_share_ppm: int = PPM
     """On `unified` memory: the share that GPU work may use."""

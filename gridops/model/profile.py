@@ -75,6 +75,10 @@ class DeviceNeed:
     shard: str | None = None
     uneven: bool = False
     link: str | None = None
+    numa: str | None = None
+    """`same`: all of them on one NUMA domain. None: wherever."""
+    pcie_bps: int | None = None
+    """Each of them reaches the host's memory at this rate at least. None: at any."""
 
 
 @record
@@ -109,6 +113,15 @@ class Spread:
     min: int
 
 
+class Fill(StrEnum):
+    """Which of the hosts, and of their devices, that are equally good a replica takes."""
+
+    TIGHT = "tight"
+    """The fullest that still has room: large gaps stay large."""
+    EVEN = "even"
+    """The emptiest: replicas have as much as possible for themselves."""
+
+
 @record
 class PlacementRules:
     require_tags: tuple[str, ...] = ()
@@ -120,6 +133,12 @@ class PlacementRules:
     deny_hosts: tuple[HostId, ...] = ()
     pins: tuple[HostId, ...] = ()
     """Each is a floor of one replica on exactly that host."""
+    fill: Fill | None = None
+    """None: tight."""
+
+    @property
+    def even(self) -> bool:
+        return self.fill is Fill.EVEN
 
 
 @record

@@ -60,6 +60,8 @@ class DeviceReport:
     external_bytes: int = 0
     uuid: str | None = None
     model: str | None = None
+    parent: DeviceId | None = None
+    """The card that this is an instance of (MIG); the card itself is then not reported."""
     generation: int = 0
 
 

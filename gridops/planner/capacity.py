@@ -15,14 +15,16 @@ from types import MappingProxyType
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
 from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
+from gridops.base.units import PPM, render_bytes
 from gridops.footprint.ledger import Answer, DeviceRoom, Fit, fits
 from gridops.model.fleet import DeviceKind
 from gridops.model.plan import HostLine
 from gridops.model.profile import Artifact, Profile
 from gridops.model.snapshot import Residency
 from gridops.planner.company import conflict
-from gridops.planner.eligible import Way, equal, linked
+from gridops.planner.eligible import Way
 from gridops.planner.host_board import Claim, HostBoard, part_of
+from gridops.planner.together import sets
 from gridops.planner.world import HostView, World
 
 
@@ -198,16 +200,10 @@ def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Of
     view, way = board.view, ask.way
     per_device = way.need.device_bytes + (way.need.host_bytes if on_ram(view, way) else 0)
     answers = [(room, _fit(board, room, per_device, way.gpu, former, live)) for room in way.rooms]
-    fitting = sorted(
-        ((f.free_bytes, _natural(r), r) for r, f in answers if f.answer is Answer.FITS), key=lambda t: t[:2]
-    )
-    chosen = _choose(tuple(r for _, _, r in fitting), way)
+    fitting = _in_order([(f.free_bytes, r) for r, f in answers if f.answer is Answer.FITS], ask.profile, per_device)
+    chosen = _choose(tuple(r for _, r in fitting), way, even=ask.profile.placement.even)
     if chosen is None:
-        best = sorted((f.free_bytes for _, f in answers), reverse=True)[: way.launch.devices.count]
-        have = best[-1] if best else 0
-        return _line(
-            board, codes.INSUFFICIENT_DEVICE_MEMORY, _short("on a device", way), per_device, max(0, have), "bytes"
-        )
+        return _no_set(board, way, {room.id: fit.free_bytes for room, fit in answers}, per_device)
     claim = claim_of(ask.replica, ask.profile.name, way, tuple(sorted(r.id for r in chosen)), view)
     ram = view.ram
     if claim.host_bytes:
@@ -217,13 +213,29 @@ def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Of
             return _line(
                 board,
                 codes.INSUFFICIENT_HOST_MEMORY,
-                _short("of RAM", way),
+                _short("of RAM", way) + others_hold(ram),
                 claim.host_bytes,
                 max(0, fit.free_bytes),
                 "bytes",
             )
-    left = min(f for f, _, r in fitting if r in chosen) - per_device
+    left = min(f for f, r in fitting if r in chosen) - per_device
     return Offer(claim, left)
+
+
+def _no_set(board: HostBoard, way: Way, free: Mapping[DeviceId, int], need: int) -> HostLine:
+    """The line of the set of devices that comes nearest, told by the device of it that lacks most."""
+    count = way.launch.devices.count
+    best = [sorted(group, key=lambda r: -free[r.id])[:count] for group in sets(way.rooms, way.launch.devices)]
+    fullest = max((group[-1] for group in best if len(group) == count), key=lambda r: free[r.id])
+    detail = _short("on a device", way) + others_hold(fullest)
+    return _line(board, codes.INSUFFICIENT_DEVICE_MEMORY, detail, need, max(0, free[fullest.id]), "bytes")
+
+
+def others_hold(room: DeviceRoom) -> str:
+    """How much of a device is not ours to give, in words that continue a sentence; nothing where it is nothing."""
+    if room.external_bytes <= 0:
+        return ""
+    return f"; others hold {render_bytes(room.external_bytes)} of its {render_bytes(room.total_bytes)}"
 
 
 def _fit(board: HostBoard, room: DeviceRoom, need_bytes: int, gpu: bool, former: Claim | None, live: bool) -> Fit:
@@ -232,19 +244,29 @@ def _fit(board: HostBoard, room: DeviceRoom, need_bytes: int, gpu: bool, former:
     return fits(room, board.use(room.id, live=live, without=former), need_bytes, gpu=gpu, new=grows)
 
 
-def _choose(fitting: tuple[DeviceRoom, ...], way: Way) -> tuple[DeviceRoom, ...] | None:
-    """The first `count` of the fitting devices, tightest first, that may work together."""
+def _in_order(fitting: list[tuple[int, DeviceRoom]], profile: Profile, need: int) -> list[tuple[int, DeviceRoom]]:
+    """Devices that fit, with what is free on each: tightest first, or by the share that would be left, most first."""
+    if not profile.placement.even:
+        return sorted(fitting, key=lambda f: (f[0], _natural(f[1])))
+    return sorted(fitting, key=lambda f: (-((f[0] - need) * PPM // max(1, f[1].total_bytes)), _natural(f[1])))
+
+
+def _choose(fitting: tuple[DeviceRoom, ...], way: Way, *, even: bool) -> tuple[DeviceRoom, ...] | None:
+    """So many of the fitting devices, given best first, as may work together: those whose best comes first.
+
+    Where they shall be filled evenly it is the last of them that counts: the fullest of all that are taken.
+    """
     count = way.launch.devices.count
-    if len(fitting) < count:
-        return None
     if count == 1:
-        return fitting[:1]
-    groups = (fitting,) if way.launch.devices.uneven else equal(fitting)
-    for group in groups:
-        for members in linked(group) if way.launch.devices.link is not None else (group,):
-            if len(members) >= count:
-                return members[:count]
-    return None
+        return fitting[:1] or None
+    place = {room.id: n for n, room in enumerate(fitting)}
+    found = [group[:count] for group in sets(fitting, way.launch.devices) if len(group) >= count]
+
+    def worth(group: tuple[DeviceRoom, ...]) -> list[int]:
+        places = [place[room.id] for room in group]
+        return places[::-1] if even else places
+
+    return min(found, key=worth, default=None)
 
 
 def on_ram(view: HostView, way: Way) -> bool:

@@ -14,6 +14,7 @@ from gridops.model.fleet import Device, DeviceKind, Host
 from gridops.model.plan import Assignment, Launch
 from gridops.model.profile import Config, Profile
 from gridops.model.snapshot import (
+    DeviceReport,
     HostReport,
     HostState,
     Ownership,
@@ -52,12 +53,15 @@ def hosts(view: View) -> Iterator[str]:
 def _seat(view: View, a: Assignment, launch: Launch, host: Host, report: HostReport | None) -> Iterator[str]:
     """The device set is real, of the right kind and count, and may work together."""
     devices = {d.id: d for d in host.devices}
+    cut = {d.parent for d in host.devices} | ({d.parent for d in report.devices} if report is not None else set())
     seen = {d.id: d for d in report.devices} if report is not None else None
     kinds = KINDS.get(launch.backend) or GPU_KINDS.get(launch.backend, set())
     for name in a.seat.devices:
         if name not in devices or (seen is not None and name not in seen):
             yield f"{a.replica} stands on {host.id} {name}, which does not exist"
             return
+        if name in cut:
+            yield f"{a.replica} stands on {host.id} {name}, a card that is cut into instances"
         if devices[name].kind not in kinds:
             yield f"{a.replica} runs {launch.backend} on {host.id} {name}, a {devices[name].kind.value}"
     chosen = [devices[name] for name in a.seat.devices]
@@ -66,15 +70,38 @@ def _seat(view: View, a: Assignment, launch: Launch, host: Host, report: HostRep
     sizes = {min(d.memory_bytes, seen[d.id].total_bytes) if seen is not None else d.memory_bytes for d in chosen}
     if len(chosen) > 1 and not launch.devices.uneven and (len(sizes) > 1 or len({d.model for d in chosen}) > 1):
         yield f"{a.replica} splits evenly over unequal devices of {host.id}"
-    if len(chosen) > 1 and launch.devices.link is not None:
+    if len(chosen) > 1 and launch.devices.link not in (None, "any"):
         for one in chosen:
             if any(other.id not in one.peers for other in chosen if other is not one):
                 yield f"{a.replica} needs linked devices, and {host.id} {one.id} is not a peer of all others"
+    yield from _topology(a, launch, chosen, [d for d in (report.devices if report is not None else ()) if d.parent])
     config = _config(view.profiles.get(a.profile), launch)
-    if config is not None and launch.devices.shard == "tensor":
-        for what in (config.heads.attention, config.heads.vision, config.heads.vocabulary):
-            if what is not None and what % launch.devices.count:
-                yield f"{a.replica} divides {what} by {launch.devices.count}"
+    if config is not None:
+        yield from _divided(a, launch, config)
+
+
+def _topology(a: Assignment, launch: Launch, chosen: list[Device], parts: list[DeviceReport]) -> Iterator[str]:
+    """What the config asks of the way between its devices is known to hold; what nobody says does not."""
+    wanted, instances = launch.devices, {d.id for d in parts} | {d.id for d in chosen if d.parent is not None}
+    if len(chosen) > 1 and any(d.id in instances for d in chosen):
+        yield f"{a.replica} works over parts of cards on {a.seat.host}"
+    if wanted.pcie_bps is not None and any(d.pcie_bps is None or d.pcie_bps < wanted.pcie_bps for d in chosen):
+        yield f"{a.replica} asks for a PCIe rate that is not known of all its devices on {a.seat.host}"
+    domains = {d.numa for d in chosen}
+    if wanted.numa is not None and len(chosen) > 1 and (len(domains) > 1 or None in domains):
+        yield f"{a.replica} asks for one NUMA domain, and its devices on {a.seat.host} are not known to share one"
+
+
+def _divided(a: Assignment, launch: Launch, config: Config) -> Iterator[str]:
+    """A tensor split divides everything evenly; KV heads may also be copied to the same number of devices each."""
+    count, heads = launch.devices.count, config.heads
+    if launch.devices.shard != "tensor":
+        return
+    for what in (heads.attention, heads.vision, heads.vocabulary):
+        if what is not None and what % count:
+            yield f"{a.replica} divides {what} by {count}"
+    if heads.kv is not None and heads.kv % count and count % heads.kv:
+        yield f"{a.replica} divides {heads.kv} KV heads by {count}"
 
 
 def _disk(view: View) -> Iterator[str]:

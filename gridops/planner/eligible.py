@@ -19,6 +19,7 @@ from gridops.model.plan import HostLine, Launch
 from gridops.model.policy import PlanningPolicy
 from gridops.model.profile import Config, DeviceNeed, Heads, Profile
 from gridops.model.snapshot import ResidencyState
+from gridops.planner.together import usable
 from gridops.planner.world import HostView
 
 BACKEND_KINDS: dict[str, tuple[DeviceKind, ...]] = {
@@ -31,9 +32,6 @@ BACKEND_KINDS: dict[str, tuple[DeviceKind, ...]] = {
     "vulkan": (DeviceKind.GPU, DeviceKind.UNIFIED),
 }
 """Which kind of device a backend uses, preferred first. A backend without a line here runs nowhere."""
-
-PEER_LINK = "peer"
-"""The only link a config can ask for today; anything else is unknown, and unknown fails closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,39 +195,8 @@ def _devices(wanted: DeviceNeed, view: HostView, backend: str) -> tuple[DeviceRo
         names = " or ".join(k.value for k in kinds) or "known"
         detail = f"it has {have} {names} devices, {wanted.count} needed"
         return _line(view, codes.NO_DEVICES, detail, wanted.count, have)
-    if wanted.count == 1:
-        return rooms
-    if wanted.link is not None:
-        largest = max(len(group) for group in linked(rooms))
-        if wanted.link != PEER_LINK or not any(r.peers for r in rooms):
-            return _line(view, codes.LINK_UNKNOWN, f"it does not say which devices are linked by {wanted.link}")
-        if largest < wanted.count:
-            return _line(view, codes.LINK_UNKNOWN, f"at most {largest} of its devices are peers", wanted.count, largest)
-    if not wanted.uneven:
-        most = max(len(group) for group in equal(rooms))
-        if most < wanted.count:
-            return _line(view, codes.UNEQUAL_DEVICES, f"only {most} of its devices are equal", wanted.count, most)
-    return rooms
-
-
-def linked(rooms: tuple[DeviceRoom, ...]) -> tuple[tuple[DeviceRoom, ...], ...]:
-    """For each device the group of mutual peers that begins with it, taken in order."""
-    groups = []
-    for start in rooms:
-        group = [start]
-        for other in rooms:
-            if other is not start and all(other.id in m.peers and m.id in other.peers for m in group):
-                group.append(other)
-        groups.append(tuple(group))
-    return tuple(groups)
-
-
-def equal(rooms: tuple[DeviceRoom, ...]) -> tuple[tuple[DeviceRoom, ...], ...]:
-    """Devices grouped by model and size."""
-    groups: dict[tuple[str, int], list[DeviceRoom]] = {}
-    for room in rooms:
-        groups.setdefault((room.model or "", room.total_bytes), []).append(room)
-    return tuple(tuple(groups[key]) for key in sorted(groups))
+    able = usable(rooms, wanted)
+    return able if isinstance(able, tuple) else _line(view, able.code, able.detail, wanted.count, able.have)
 
 
 def _tier(name: str | None, planning: PlanningPolicy, *, unknown: int) -> int:

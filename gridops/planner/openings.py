@@ -22,11 +22,12 @@ from gridops.model.profile import Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.capacity import on_ram
 from gridops.planner.constants import START_MAX_MS
-from gridops.planner.eligible import Way, equal, linked, suits
+from gridops.planner.eligible import Way, suits
 from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
 from gridops.planner.learned import key_of
 from gridops.planner.rank_harm import Fetch, Harms
 from gridops.planner.scarce import Scarcity
+from gridops.planner.together import sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +344,7 @@ class Opening:
         return tightest - self.need[at], enough
 
     def _grouped(self, rows: Ints, free: Ints, room: Bools) -> tuple[Bools, Ints]:
-        """As above where only some sets of pools may work together: the first set with room for all."""
+        """As above where only some sets of pools may work together: the tightest set with room for all."""
         enough, tightest = np.zeros(len(rows), np.bool_), np.full(len(rows), ENDLESS, np.int64)
         shapes = self.grid.shape[rows]
         for shape in np.unique(shapes):
@@ -353,10 +354,10 @@ class Opening:
             for group in fitting.groups:
                 columns = list(group)
                 good = room[np.ix_(here, columns)]
-                first = (good.sum(1) >= self.count) & ~enough[here]
+                able = good.sum(1) >= self.count
                 least = np.where(good, free[np.ix_(here, columns)], ENDLESS).min(1)
-                tightest[here[first]] = least[first]
-                enough[here[first]] = True
+                tightest[here[able]] = np.minimum(tightest[here[able]], least[able])
+                enough[here[able]] = True
         return enough, tightest
 
 
@@ -367,12 +368,7 @@ def _fitting(way: Way, grid: Grid, shape: int, launches: dict[str, tuple[Launch,
     view = grid.examples[shape]
     column = {r.id: n for n, r in enumerate(view.rooms)}
     columns = tuple(column[r.id] for r in way.rooms)
-    groups: tuple[tuple[int, ...], ...] = (columns,)
-    if way.launch.devices.count > 1:
-        sets = (way.rooms,) if way.launch.devices.uneven else equal(way.rooms)
-        if way.launch.devices.link is not None:
-            sets = tuple(g for s in sets for g in linked(s))
-        groups = tuple(tuple(column[r.id] for r in s) for s in sets)
+    groups = tuple(tuple(column[r.id] for r in s) for s in sets(way.rooms, way.launch.devices))
     shared, host_bytes = on_ram(view, way), way.need.host_bytes
     per_pool = way.need.device_bytes + (host_bytes if shared else 0)
     return Fitting(way, launches[backend][1], columns, groups, per_pool, 0 if shared else host_bytes)

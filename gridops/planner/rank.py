@@ -25,11 +25,14 @@ class Rank(NamedTuple):
     overturn what somebody is reviewing."""
     price_micro: int
     """What the host adds to the hourly price; 0 when it holds something already, or where no host states a price."""
+    filled_ppm: int
+    """Where the profile fills evenly: the share of the host's memory, on the devices it may use, that would be taken by
+    anybody. 0 where it fills tightly."""
     stranded_mib: int
     """Memory here that the declared profiles, each by its share of all wanted replicas, can use now and could not use
     afterwards (`scarce`). Keeps large gaps for those who need them."""
     left_mib: int
-    """Memory left on the fullest device: tightest first."""
+    """Memory left on the fullest device: tightest first. 0 where the profile fills evenly."""
 
     harm_waiting: int = 0
     """Part of `harm`: until something else has left the host, by its drain grace."""

@@ -13,7 +13,7 @@ from gridops.base.codes import registry
 from gridops.base.codes.placement import DISK_FULL, INSUFFICIENT_DEVICE_MEMORY, INSUFFICIENT_HOST_MEMORY
 from gridops.base.ids import ReplicaId, short
 from gridops.base.record import to_data
-from gridops.base.units import counted, render_lack, render_need
+from gridops.base.units import counted, render_lack, render_need, render_ppm
 from gridops.model.plan import Assignment, Choice, ChosenBy, CodeCount, Decision, HostLine, Plan, Term, Unplaced
 from gridops.planner.fixes import Found
 from gridops.planner.render_fixes import fix_lines
@@ -41,6 +41,7 @@ _TERMS = {
     "yields": "yields to a person, or is throttled",
     "unproposed": "a plan that waits for people puts it elsewhere",
     "price_micro": "added to the price per hour",
+    "filled_ppm": "of the host's memory that would be taken; it fills evenly",
     "stranded_mib": "MiB that other profiles could use now and not beside it",
     "left_mib": "MiB left on the fullest device; least keeps large gaps large",
 }
@@ -212,7 +213,7 @@ def _value(term: Term, value: int) -> str:
         return f"{value} request-ms"
     if term.name == "price_micro":
         return "unknown" if value >= 10**15 else f"{value / 1_000_000:.2f}"
-    return str(value)
+    return render_ppm(value) if term.name == "filled_ppm" else str(value)
 
 
 def _nowhere(unplaced: Unplaced, style: Style) -> list[str]:

@@ -20,6 +20,7 @@ from gridops.model.profile import Profile
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.constants import REVIEW_PPM
 from gridops.planner.draft import Draft, Item, may_dip
+from gridops.planner.fill import filled, filled_of
 from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Grid, Ints
 from gridops.planner.openings import Opening
 from gridops.planner.rank import Rank
@@ -232,6 +233,8 @@ class Seats:
         """The terms in the order of `Rank`, but for the parts of the harm."""
         grid, rows = self.grid, opening.rows[places]
         same, sharing = self._domains(item, rows)
+        even = item.profile.placement.even
+        left = Term(lambda at: opening.left[places[at]] >> MIB, lambda n: int(opening.left[places[n]]) >> MIB)
         unproposed: Column = 0
         proposed = self.draft.world.proposed.get(item.replica)
         if proposed is not None:
@@ -243,8 +246,9 @@ class Seats:
             sharing,
             unproposed,
             _term(np.where(grid.holds[rows], 0, grid.price[rows])) if grid.priced else 0,
+            Term(lambda at: filled(opening, places[at]), lambda n: filled_of(opening, int(places[n]))) if even else 0,
             Term(lambda at: opening.stranded(places[at]), lambda n: opening.stranded_of(int(places[n]))),
-            Term(lambda at: opening.left[places[at]] >> MIB, lambda n: int(opening.left[places[n]]) >> MIB),
+            0 if even else left,
         ]
 
     def _domains(self, item: Item, rows: Ints) -> tuple[Column, Column]:
@@ -285,10 +289,13 @@ class Seats:
         at, reviewed = np.array([place]), np.zeros(1, np.int64)
         table = Table(opening, at, self._columns(item, opening, at, reviewed), reviewed)
         table.columns[Rank._fields.index("stranded_mib")] = 0
+        if item.profile.placement.even:
+            table.columns[Rank._fields.index("filled_ppm")] = filled_of(opening, place, here=True)
         rank = table.rank(0)
         more = opening.if_waits(offer.waits, place)
         waiting = rank.harm_waiting + more
-        return rank._replace(harm=rank.harm + more, harm_waiting=waiting, left_mib=offer.left_bytes >> MIB)
+        left = 0 if item.profile.placement.even else offer.left_bytes >> MIB
+        return rank._replace(harm=rank.harm + more, harm_waiting=waiting, left_mib=left)
 
 
 def _first(tables: Sequence[Table], without: Sequence[int], grid: Grid) -> tuple[Rank, HostId, Table] | None:

@@ -14,6 +14,7 @@ import numpy as np
 from gridops.base.codes import placement as codes
 from gridops.base.ids import HostId, ProfileName, ReplicaId
 from gridops.footprint.need import identity
+from gridops.model.fleet import DeviceKind
 from gridops.model.plan import HostLine
 from gridops.model.profile import Profile
 from gridops.model.snapshot import ResidencyState
@@ -22,6 +23,7 @@ from gridops.planner.eligible import Way, judge
 from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Bools, Grid, Ints
 from gridops.planner.openings import Opening
 from gridops.planner.seats import Seats
+from gridops.planner.world import HostView
 
 STRUCTURAL, CAPACITY, WAITING = range(3)
 
@@ -29,6 +31,9 @@ BEFORE_NAMES = frozenset(
     c.code for c in (codes.NO_RUNTIME, codes.WRONG_BACKEND, codes.MISSING_TAG, codes.FORBIDDEN_TAG, codes.TIER_TOO_LOW)
 )
 """Rules that `eligible` asks before it looks at names of hosts; the other rules about shapes come after."""
+
+LACKS_CARDS = frozenset(c.code for c in (codes.NO_DEVICES, codes.UNEQUAL_DEVICES, codes.INSUFFICIENT_DEVICE_MEMORY))
+"""Hosts that refuse for these would do if they had more or larger cards."""
 
 FITS = "fits"
 
@@ -45,11 +50,16 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """All hosts by reason. `most_devices` and `all_devices` are of the hosts that have too few."""
+    """All hosts by reason. `most_devices` and `all_devices` are of the hosts that have too few.
+
+    `most_bytes` and `all_bytes` are of the cards of hosts that lack devices or memory on them, were they empty.
+    """
 
     reasons: dict[str, Reason]
     most_devices: int = 0
     all_devices: int = 0
+    most_bytes: int = 0
+    all_bytes: int = 0
 
     @property
     def hosts(self) -> int:
@@ -75,7 +85,12 @@ def missing_bytes(line: HostLine) -> int | None:
     return line.need - line.have if line.unit == "bytes" and line.need is not None and line.have is not None else None
 
 
-def tally_of(lines: Iterable[HostLine]) -> Tally:
+def cards_bytes(view: HostView) -> int:
+    """What a host's whole cards could give to one new replica together, if nothing of ours stood there."""
+    return sum(max(0, r.open_bytes) for r in view.rooms if r.kind is DeviceKind.GPU and r.parent is None)
+
+
+def tally_of(lines: Iterable[HostLine], hosts: Mapping[HostId, HostView]) -> Tally:
     """The same from one line per host."""
     groups: dict[str, list[HostLine]] = {}
     for line in lines:
@@ -85,7 +100,8 @@ def tally_of(lines: Iterable[HostLine]) -> Tally:
         short, nearest = min((missing_bytes(line) or 0, line.host) for line in groups[code])
         reasons[code] = Reason(len(groups[code]), nearest, short)
     have = [line.have or 0 for line in groups.get(codes.NO_DEVICES.code, ())]
-    return Tally(reasons, max(have, default=0), sum(have))
+    cards = [cards_bytes(hosts[line.host]) for code in sorted(LACKS_CARDS) for line in groups.get(code, ())]
+    return Tally(reasons, max(have, default=0), sum(have), max(cards, default=0), sum(cards))
 
 
 class Survey:
@@ -95,6 +111,7 @@ class Survey:
         self._seats = seats
         names = [view.closed.code if view.closed is not None else "" for view in seats.grid.views]
         self._closed = {code: np.array([n == code for n in names], np.bool_) for code in sorted(set(names) - {""})}
+        self._cards: Ints = np.array([cards_bytes(view) for view in seats.grid.views], np.int64)
         self._examples = tuple(replace(view, closed=None) for view in seats.grid.examples)
 
     def tally(self, profile: Profile, pin: HostId | None) -> Tally:
@@ -112,7 +129,7 @@ class Survey:
             best.improve(other)
         if pin is not None:
             best.set(np.arange(len(grid.ids)) != grid.row.get(pin, -1), codes.PINNED_ELSEWHERE.code)
-        return best.tally(grid)
+        return best.tally(grid, self._cards)
 
 
 class _Answers:
@@ -151,7 +168,7 @@ class _Answers:
                 self.set(where, code, other.short[where])
                 self.devices[where] = other.devices[where]
 
-    def tally(self, grid: Grid) -> Tally:
+    def tally(self, grid: Grid, cards: Ints) -> Tally:
         reasons = {}
         for n, code in sorted(enumerate(self.names), key=lambda pair: pair[1]):
             rows = np.flatnonzero(self.code == n)
@@ -159,7 +176,9 @@ class _Answers:
                 nearest = rows[np.argmin(self.short[rows])]  # rows stand in the order of host names
                 reasons[code] = Reason(len(rows), grid.ids[nearest], int(self.short[nearest]))
         have = self.devices[self._is(codes.NO_DEVICES.code)]
-        return Tally(reasons, int(have.max(initial=0)), int(have.sum()))
+        numbers = [n for n, code in enumerate(self.names) if code in LACKS_CARDS]
+        short = cards[np.isin(self.code, numbers)]
+        return Tally(reasons, int(have.max(initial=0)), int(have.sum()), int(short.max(initial=0)), int(short.sum()))
 
     def _progress(self) -> Ints:
         levels = np.array([-1, *(progress(code) for code in self.names[1:])], np.int64)

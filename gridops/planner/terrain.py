@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridops.base.ids import Digest, HostId
+from gridops.footprint.ledger import DeviceRoom
 from gridops.model.fleet import HostClass
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.recall import Shelf
@@ -45,7 +46,7 @@ class Terrain:
         size, self.width = len(views), max((len(v.rooms) for v in views), default=0) or 1
         empty = (size, self.width)
         self.raw, self.open = np.full(empty, -ENDLESS, np.int64), np.full(empty, -ENDLESS, np.int64)
-        self.gpu = np.full(empty, ENDLESS, np.int64)
+        self.gpu, self.whole = np.full(empty, ENDLESS, np.int64), np.zeros(empty, np.int64)
         self.ram: Ints = np.full(size, -1, np.int64)
         self.accepts: Bools = np.zeros(size, np.bool_)
         self.limit: Ints = np.zeros(size, np.int64)
@@ -100,6 +101,7 @@ class Terrain:
 
     def _read(self, n: int, view: HostView) -> None:
         for c, room in enumerate(view.rooms):
+            self.whole[n, c] = room.total_bytes - room.reserve_bytes
             raw = room.total_bytes - room.reserve_bytes - room.external_bytes
             self.raw[n, c], self.open[n, c] = raw, raw - room.headroom_bytes
             if room.gpu_bytes is not None:
@@ -116,7 +118,7 @@ class Terrain:
         self._shapes[n] = shape_of(view)
 
     def _forget(self, n: int, view: HostView) -> None:
-        self.raw[n], self.open[n], self.gpu[n], self.ram[n] = -ENDLESS, -ENDLESS, ENDLESS, -1
+        self.raw[n], self.open[n], self.gpu[n], self.ram[n], self.whole[n] = -ENDLESS, -ENDLESS, ENDLESS, -1, 0
         for digest in view.cached:
             self.cached[digest] = [row for row in self.cached[digest] if row != n]
         for residency in view.ours:
@@ -161,10 +163,15 @@ def shape_of(view: HostView) -> Shape:
     """Everything of a host that `eligible.suits` reads."""
     place = {r.id: n for n, r in enumerate(view.rooms)}
     rooms = tuple(
-        (r.kind, r.model, r.total_bytes, tuple(sorted(place[p] for p in r.peers if p in place))) for r in view.rooms
+        (r.kind, r.model, r.total_bytes, tuple(sorted(place[p] for p in r.peers if p in place)), *_topology(r))
+        for r in view.rooms
     )
     ram = None if view.ram is None else place[view.ram.id]
     return view.runtimes, view.host.tags, view.host.tier, rooms, ram
+
+
+def _topology(room: DeviceRoom) -> tuple[object, ...]:
+    return room.numa, room.pcie_bps, room.parent is not None
 
 
 def bound(value: int | None) -> int:

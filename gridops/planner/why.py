@@ -13,15 +13,26 @@ from dataclasses import replace
 from gridops.base import limits
 from gridops.base.codes import placement as codes
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
-from gridops.base.units import render_lack
-from gridops.footprint.need import UnknownNeed, need
+from gridops.base.units import render_bytes, render_lack
+from gridops.footprint.need import Need, UnknownNeed, need
 from gridops.model.plan import CodeCount, HostLine, Unplaced
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.draft import Draft, Item
 from gridops.planner.eligible import Way, open_way
 from gridops.planner.incumbents import Verdict
 from gridops.planner.seats import Seats
-from gridops.planner.survey import CAPACITY, STRUCTURAL, WAITING, Survey, Tally, is_memory, progress, stage, tally_of
+from gridops.planner.survey import (
+    CAPACITY,
+    LACKS_CARDS,
+    STRUCTURAL,
+    WAITING,
+    Survey,
+    Tally,
+    is_memory,
+    progress,
+    stage,
+    tally_of,
+)
 from gridops.planner.survey import missing_bytes as short
 
 __all__ = ["CAPACITY", "STRUCTURAL", "WAITING", "closest", "homeless", "lines_for", "rejected", "stage", "unplaced"]
@@ -52,7 +63,7 @@ def homeless(left: Sequence[Item]) -> list[Item]:
 def in_lines(draft: Draft, item: Item) -> Unplaced:
     """With one line per declared host."""
     lines = lines_for(draft, item)
-    return replace(_headed(draft, item, tally_of(lines)), hosts=lines)
+    return replace(_headed(draft, item, tally_of(lines, draft.world.hosts)), hosts=lines)
 
 
 def in_counts(draft: Draft, item: Item, survey: Survey) -> Unplaced:
@@ -113,11 +124,11 @@ def _headed(draft: Draft, item: Item, tally: Tally) -> Unplaced:
 def _headline(draft: Draft, item: Item, tally: Tally) -> tuple[str, str]:
     if not tally.reasons:
         return codes.NO_DEVICES.code, "no host is declared"
-    reasons = [need(c, draft.world.planning) for c in item.profile.configs]
-    if reasons and all(isinstance(r, UnknownNeed) for r in reasons):
-        first = next(r for r in reasons if isinstance(r, UnknownNeed))
+    needs = [need(c, draft.world.planning) for c in item.profile.configs]
+    if needs and all(isinstance(r, UnknownNeed) for r in needs):
+        first = next(r for r in needs if isinstance(r, UnknownNeed))
         return codes.FOOTPRINT_UNKNOWN.code, first.reason
-    if (spanning := _spans_hosts(item, tally)) is not None:
+    if (spanning := _spans_hosts(item, tally) or _spans_cards(item, needs, tally)) is not None:
         return codes.MULTI_HOST_UNSUPPORTED.code, spanning
     relevant = [c for c in tally.reasons if c != codes.PINNED_ELSEWHERE.code] or list(tally.reasons)
     stages = {stage(c) for c in relevant}
@@ -135,7 +146,9 @@ def _told(draft: Draft, item: Item, tally: Tally, code: str) -> str:
     assert nearest is not None, "a host that has a reason has a line"
     if nearest.unit == "bytes" and nearest.need is not None and nearest.have is not None:
         _, _, missing = render_lack(nearest.need, nearest.have)
-        return f"fits on none of {tally.hosts} hosts; nearest: {nearest.host} is {missing} short"
+        _, _, others = nearest.detail.partition(";")
+        words = f", where{others}" if others else ""
+        return f"fits on none of {tally.hosts} hosts; nearest: {nearest.host} is {missing} short{words}"
     return f"fits on none of {tally.hosts} hosts; {nearest.host}: {nearest.detail}"
 
 
@@ -149,3 +162,22 @@ def _spans_hosts(item: Item, tally: Tally) -> str | None:
     if wanted < 2 or most == 0 or tally.all_devices < wanted:
         return None
     return f"needs {wanted} devices, the largest host has {most}, and one replica never spans hosts"
+
+
+def _spans_cards(item: Item, needs: Sequence[Need | UnknownNeed], tally: Tally) -> str | None:
+    """The same by memory: no host's cards could hold it even if they were empty, those of all hosts together could.
+
+    Said only of what may be cut over several cards, and only where nothing but cards is lacking anywhere.
+    """
+    lacking = LACKS_CARDS | {codes.PINNED_ELSEWHERE.code}
+    if any(code not in lacking and stage(code) != STRUCTURAL for code in tally.reasons):
+        return None
+    counts = [c.devices.count for c in item.profile.configs]
+    sizes = [n.device_bytes * count for n, count in zip(needs, counts, strict=True) if isinstance(n, Need)]
+    if max(counts) == 1 or not sizes or not tally.most_bytes < min(sizes) <= tally.all_bytes:
+        return None
+    wanted, most, _ = render_lack(min(sizes), tally.most_bytes)
+    return (
+        f"needs {wanted} of cards, the host with most has {most}, all hosts together "
+        f"{render_bytes(tally.all_bytes)}, and one replica never spans hosts"
+    )

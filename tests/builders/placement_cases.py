@@ -98,6 +98,8 @@ class Story:
     pins: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     cached_on: str | None = None
+    even: bool = False
+    """The emptiest hosts and devices are asked for."""
 
 
 def story(variant: Variant) -> Story:
@@ -136,6 +138,7 @@ def story(variant: Variant) -> Story:
 
 def _given(told: Story, model: Mapping[str, Any], given: str) -> Story:
     """What a variant's own words change."""
+    told = replace(told, even=given == "spread")
     if "other = 0" in given:
         told = replace(told, machines=tuple(_without_others(m) for m in told.machines))
     if given.startswith("fixed"):

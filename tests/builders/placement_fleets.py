@@ -7,6 +7,7 @@
 * `fraction` f: where all cards are alike the engine takes f of each, and that is the footprint; where they differ the
   footprint is the need, and 1 - f stays free as headroom. Without a fraction there is no headroom.
 * A `pin` is `allow_hosts`, and of those hosts only the devices it names are declared. A `selector` is a tag.
+* `spread` is `fill: even`; what nobody asks for is tight, which is what the file calls binpack.
 * Half a sliced card is a device of its own; a slice profile is a tag of the hosts that have it.
 """
 
@@ -27,6 +28,7 @@ from gridops.model.profile import (
     ArtifactFile,
     Config,
     DeviceNeed,
+    Fill,
     Footprint,
     FootprintSource,
     Heads,
@@ -141,7 +143,11 @@ def _guest(told: Story) -> Profile:
         name=GUEST,
         scope=SCOPE,
         configs=tuple(configs),
-        placement=PlacementRules(allow_hosts=tuple(HostId(h) for h in sorted(_pinned(told))), require_tags=told.tags),
+        placement=PlacementRules(
+            allow_hosts=tuple(HostId(h) for h in sorted(_pinned(told))),
+            require_tags=told.tags,
+            fill=Fill.EVEN if told.even else None,
+        ),
     )
 
 

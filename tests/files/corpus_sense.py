@@ -204,6 +204,30 @@ SENSE: dict[str, Row] = {
     "peer of one side only": Row(
         changed(HOSTS, ", peers: [gpu0]", ""), s.PEER, f"{HOSTS}:6:48", "two ends", severity="warning"
     ),
+    "instance of no card": Row(
+        changed(HOSTS, "48GiB, peers: [gpu1]", "48GiB, parent: gpu3, peers: [gpu1]"),
+        s.INSTANCE,
+        f"{HOSTS}:6:48",
+        "not another device",
+    ),
+    "instance of itself": Row(
+        changed(HOSTS, "48GiB, peers: [gpu1]", "48GiB, parent: gpu0, peers: [gpu1]"),
+        s.INSTANCE,
+        f"{HOSTS}:6:48",
+        "not another device",
+    ),
+    "instance of the host's memory": Row(
+        changed(HOSTS, "48GiB, peers: [gpu1]", "48GiB, parent: cpu0, peers: [gpu1]"),
+        s.INSTANCE,
+        f"{HOSTS}:6:48",
+        "whole GPUs",
+    ),
+    "instances larger than their card": Row(
+        changed(HOSTS, "gpu1: {kind: gpu, memory: 48GiB", "gpu1: {kind: gpu, parent: gpu0, memory: 49GiB"),
+        s.INSTANCE,
+        f"{HOSTS}:7:47",
+        "more memory",
+    ),
     "external host without endpoint": Row(
         appended(HOSTS, "  cloud: {class: external}\n"), s.NO_ENDPOINT, f"{HOSTS}:18:3"
     ),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gridops.base import canon
-from gridops.base.ids import HostId, PlanId, ProfileName, ReplicaId
+from gridops.base.ids import DeviceId, HostId, PlanId, ProfileName, ReplicaId
 from gridops.model.fleet import Disk, Drain, Host, HostClass, HostKey, Runtime
 from gridops.model.plan import CauseKind, Plan, Retirement, Seat
 from gridops.model.policy import ActionClass, Risk
@@ -17,7 +17,7 @@ from gridops.model.profile import Colocation, DeviceNeed, Downtime, Heads, Place
 from gridops.model.snapshot import HostState, Ownership, Residency, ResidencyState, SnapshotSource
 from gridops.planner.check import check
 from gridops.planner.planner import plan
-from tests.planner.fleet import GIB, NOW, Fleet, config, device, digest, host, laptop, profile, with_external
+from tests.planner.fleet import GIB, NOW, Fleet, config, device, digest, host, laptop, profile, report, with_external
 
 BASE = Fleet(hosts=(host("ant"), host("bee")), profiles=(profile("c"), profile("d")))
 
@@ -80,6 +80,17 @@ PAIR = Fleet(
 LINK = Fleet(
     hosts=(host("ant", devices=(device("gpu0", 24, peers=("gpu1",)), device("gpu1", 24, peers=("gpu0",)))),),
     profiles=(profile("c", configs=(config("p", 10, devices=DeviceNeed(count=2, link="peer")),)),),
+)
+ON_NUMA = host("ant", devices=tuple(device(f"gpu{n}", 24, numa=0) for n in (0, 1)))
+
+
+def with_rate(one: Host, rate: int) -> Host:
+    return replace(one, devices=tuple(replace(d, pcie_bps=rate) for d in one.devices))
+
+
+TOPOLOGY = Fleet(
+    hosts=(with_rate(ON_NUMA, 100),),
+    profiles=(profile("c", configs=(config("p", 10, devices=DeviceNeed(count=2, numa="same", pcie_bps=100)),)),),
 )
 TENSOR = config("p", 10, devices=DeviceNeed(count=2, shard="tensor"), heads=Heads(attention=32))
 GONE = after(profile("d"))
@@ -151,6 +162,37 @@ LIES: dict[str, Lie] = {
         truth=hosts(host("ant", devices=(device("gpu0", 24, model="a"), device("gpu1", 24, model="b")))),
     ),
     "devices that are no peers": Lie("not a peer", fleet=LINK, truth=hosts(host("ant", (24, 24)))),
+    "a card that is cut up": Lie(
+        "cut into instances",
+        truth=hosts(host("ant", devices=(device("gpu0", 24), device("gpu0.0", 12, parent="gpu0"))), host("bee")),
+    ),
+    "parts of cards together": Lie(
+        "over parts of cards",
+        fleet=PAIR,
+        truth=hosts(host("ant", devices=(device("gpu0", 24, parent="gpu2"), device("gpu1", 24), device("gpu2", 24)))),
+    ),
+    "parts of cards together, as reported": Lie(
+        "over parts of cards",
+        fleet=PAIR,
+        truth=lambda f: f.reporting(
+            "ant", devices=tuple(replace(d, parent=DeviceId("gpu2")) for d in report(f.hosts[0]).devices)
+        ),
+    ),
+    "a PCIe rate that is not known": Lie("PCIe rate", fleet=TOPOLOGY, truth=hosts(ON_NUMA)),
+    "a PCIe rate that is too low": Lie("PCIe rate", fleet=TOPOLOGY, truth=hosts(with_rate(ON_NUMA, 99))),
+    "a NUMA domain that is not known": Lie(
+        "one NUMA domain", fleet=TOPOLOGY, truth=hosts(with_rate(host("ant", (24, 24)), 100))
+    ),
+    "two NUMA domains": Lie(
+        "one NUMA domain",
+        fleet=TOPOLOGY,
+        truth=hosts(host("ant", devices=tuple(device(f"gpu{n}", 24, numa=n, pcie_bps=100) for n in (0, 1)))),
+    ),
+    "KV heads that do not divide": Lie(
+        "divides 3 KV heads by 2",
+        fleet=PAIR.but(profiles=(profile("c", configs=(TENSOR,)),)),
+        truth=wants(configs=(replace(TENSOR, heads=Heads(kv=3)),)),
+    ),
     "heads that do not divide": Lie(
         "divides 25 by 2",
         fleet=PAIR.but(profiles=(profile("c", configs=(TENSOR,)),)),

@@ -54,6 +54,18 @@ def pair(**more: object) -> Config:
     return config("q4", devices=DeviceNeed(count=2, **more))  # type: ignore[arg-type]
 
 
+def with_gpus(**more: object) -> Callable[[Fleet], Fleet]:
+    """The host that is well says this of its cards."""
+    cards = tuple(replace(d, **more) if d.kind is DeviceKind.GPU else d for d in WELL.devices)  # type: ignore[arg-type]
+    return lambda fleet: fleet.but(hosts=(fleet.hosts[0], replace(WELL, devices=cards)))
+
+
+CUT_UP = (
+    DeviceReport(id="gpu0", kind=DeviceKind.GPU, total_bytes=24 * GIB),  # type: ignore[arg-type]
+    DeviceReport(id="gpu0.0", kind=DeviceKind.GPU, total_bytes=12 * GIB, parent="gpu0"),  # type: ignore[arg-type]
+)
+
+
 def peers(*names: str) -> Host:
     gpus = tuple(device(n, 24, peers=tuple(HostId(p) for p in names if p != n)) for n in ("gpu0", "gpu1"))
     return host("ant", devices=(*gpus, device("cpu0", 64)))
@@ -105,6 +117,35 @@ ROWS: dict[str, Row] = {
         peers("gpu0"),
         profile("coder", configs=(pair(link="peer"),)),
         lambda f: f.but(hosts=(f.hosts[0], LINKED)),
+    ),
+    "numa not stated": Row(
+        codes.NUMA_APART.code, host("ant", (24, 24)), profile("coder", configs=(pair(numa="same"),)), with_gpus(numa=1)
+    ),
+    "on two numa domains": Row(
+        codes.NUMA_APART.code,
+        host("ant", devices=(device("gpu0", 24, numa=0), device("gpu1", 24, numa=1))),
+        profile("coder", configs=(pair(numa="same"),)),
+        with_gpus(numa=1),
+    ),
+    "pcie not stated": Row(
+        codes.PCIE_TOO_SLOW.code,
+        host("ant"),
+        with_config(devices=DeviceNeed(pcie_bps=100)),
+        with_gpus(pcie_bps=100),
+    ),
+    "pcie too slow": Row(
+        codes.PCIE_TOO_SLOW.code,
+        host("ant", devices=(device("gpu0", 24, pcie_bps=99),)),
+        with_config(devices=DeviceNeed(pcie_bps=100)),
+        with_gpus(pcie_bps=100),
+    ),
+    "only a card that is cut up": Row(
+        codes.NO_DEVICES.code, host("ant"), fleet=lambda f: f.reporting("ant", devices=CUT_UP)
+    ),
+    "parts of a card": Row(
+        codes.NO_DEVICES.code,
+        host("ant", devices=(device("gpu0", 48), *(device(f"gpu0.{n}", 24, parent="gpu0") for n in (0, 1)))),
+        profile("coder", configs=(pair(),)),
     ),
     "unequal devices": Row(codes.UNEQUAL_DEVICES.code, host("ant", (24, 16)), profile("coder", configs=(pair(),))),
     "host memory unknown": Row(codes.HOST_MEMORY_UNKNOWN.code, host("ant", ram=0), with_config(host_gib=1)),

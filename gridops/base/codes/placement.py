@@ -112,6 +112,18 @@ UNEQUAL_DEVICES = Code(
     "The config splits evenly, and the host has too few devices that are equal.",
     "Set `devices.uneven: true` if the engine can split unevenly.",
 )
+NUMA_APART = Code(
+    "GO518",
+    "numa_apart",
+    "The config asks for devices of one NUMA domain; too few are known to share one, and unknown counts as apart.",
+    "Declare `numa` of the host's devices, lower `devices.count`, or drop `devices.numa`.",
+)
+PCIE_TOO_SLOW = Code(
+    "GO519",
+    "pcie_too_slow",
+    "The config asks for a PCIe rate; too few devices are known to reach it, and unknown counts as too slow.",
+    "Declare `pcie` of the host's devices, or lower `devices.pcie`.",
+)
 
 # Capacity: the host could hold the replica if there were more room.
 INSUFFICIENT_DEVICE_MEMORY = Code(

@@ -133,6 +133,12 @@ PEER = Code(
     "A fast link has two ends; when only one names the other, sharding over it may be refused.",
     "List each device as a peer of the other.",
 )
+INSTANCE = Code(
+    "GO342",
+    "instances do not match their card",
+    "An instance takes its memory from a card of the same host; counted twice, it would be given away twice.",
+    "Let `parent` name the whole GPU, and let the instances' memory add up to no more than the card's.",
+)
 NO_ENDPOINT = Code(
     "GO332",
     "external host without endpoint",
