@@ -1,6 +1,7 @@
 # Two commands matter on a fresh machine: `make demo` and `make test`. Each does its own set-up (requirements/setup.sh),
 # names what the machine lacks before it changes anything, and starts within 3 seconds when called again.
-# PYTHON=python3.12 picks an interpreter; GRIDOPS_WORKERS=1 runs the tests in one process.
+# PYTHON=python3.12 picks an interpreter; GRIDOPS_WORKERS=1 runs the tests in one process. Three on two cores: the
+# tests with real processes wait more than they compute.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint checks unit bench docs lock venv venv-run clean
@@ -10,7 +11,7 @@ export PYTHON
 endif
 
 PY := .venv/bin/python
-WORKERS := $(or $(GRIDOPS_WORKERS),2)
+WORKERS := $(or $(GRIDOPS_WORKERS),3)
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1: /p; s/^\(help\): *## /  make \1: /p' Makefile
