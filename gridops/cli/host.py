@@ -25,9 +25,12 @@ Controller = Annotated[str | None, typer.Option("--controller", metavar="URL", h
 
 
 def register(app: typer.Typer) -> None:
-    host = typer.Typer(help="Invite, admit, list and write off hosts.", no_args_is_help=True)
+    from gridops.cli.reject import reject_host  # it names its options as this module does
+
+    host = typer.Typer(help="Invite, admit, reject, list and write off hosts.", no_args_is_help=True)
     host.command("invite")(invite)
     host.command("admit")(admit)
+    host.command("reject")(reject_host)
     host.command("list")(list_hosts)
     host.command("write-off")(write_off)
     app.add_typer(host, name="host")

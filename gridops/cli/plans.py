@@ -1,6 +1,6 @@
 """`gridops plans`: the plans that lie in git. Whatever is shown of one was verified first; a hand edit is refused.
 
-Reads the plans branch of this repository, needs no controller and changes nothing.
+Reads the plans branch of this repository, needs no controller and changes nothing; only `reject` asks one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gridops.base.ids import ScopeName
 from gridops.cli import exits
 from gridops.cli.output import Context, context_of, dump_json
 from gridops.cli.planning import place_of, plans_of, read_stored
+from gridops.cli.reject import reject_plan
 from gridops.cli.tables import table
 from gridops.files.plandoc import render_plan
 from gridops.files.projection import PlanBranch, PlanPlace
@@ -67,10 +68,11 @@ class Listed:
 
 
 def register(app: typer.Typer) -> None:
-    plans = typer.Typer(help="List, show and compare stored plans.", no_args_is_help=True)
+    plans = typer.Typer(help="List, show, compare and reject plans.", no_args_is_help=True)
     plans.command("list", epilog=LIST_EXAMPLES, help="List stored plans, newest last.")(list_plans)
     plans.command("show", epilog=SHOW_EXAMPLES, help="Show a stored plan, after verifying it.")(show)
     plans.command("diff", epilog=DIFF_EXAMPLES, help="Compare what two stored plans decide.")(diff)
+    plans.command("reject")(reject_plan)
     app.add_typer(plans, name="plans")
 
 

@@ -12,6 +12,7 @@ from gridops.base import limits
 from gridops.base.errors import Busy, GridopsError, Refusal
 from gridops.base.ids import PlanId, ProfileName
 from gridops.controller import views
+from gridops.controller.core.apply import find
 from gridops.controller.core.progress import LOCK_IDLE_MS
 from gridops.controller.core.state import Attempt
 from gridops.model.plan import Generation, ReadSet
@@ -136,6 +137,22 @@ def test_a_stale_plan_is_refused_with_both_lists_of_decisions(desk: Desk) -> Non
     assert text.count("place coder/1") == 2
     assert "* place coder/2" in text
     assert desk.book().target is None
+
+
+def test_a_plan_made_before_another_was_applied_is_told_which_one_is_in_force_by_a_name_that_commands_take(
+    desk: Desk,
+) -> None:
+    proposed(desk)
+    early = desk.proposal()
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)}, "two coders")
+    desk.pass_()
+    later = desk.proposal()
+    desk.apply(later)
+    desk.settle()
+    error = refusal(lambda: desk.apply(early))
+    assert isinstance(error, Refusal)
+    named = next(line for line in error.evidence if "plan in force" in line).split()[-1]
+    assert find(desk.state, PlanId(named)) == later
 
 
 def test_a_commit_that_means_the_same_makes_no_plan_stale(desk: Desk) -> None:

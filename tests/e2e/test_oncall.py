@@ -95,6 +95,19 @@ def test_a_plan_that_is_out_of_date_is_refused_with_both_lists(idle: Office) -> 
         idle.stage.commit("Not another")
 
 
+def test_a_plan_that_a_person_rejects_is_gone_and_not_asked_again(idle: Office) -> None:
+    idle.want(tiny=1)
+    plan = idle.proposal("1 place")
+    said = idle.call("plans", "reject", plan)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout == f"Plan {plan} of default is rejected; nothing of it is done.\n"
+    again = idle.call("plans", "reject", plan)
+    assert (again.returncode, "refused[GO424]" in again.stderr) == (4, True), again.stderr
+    time.sleep(3)
+    assert idle.story.scope.get("proposal") is None
+    assert idle.story.engines() == {}
+
+
 def test_of_two_applies_at_once_one_is_told_who_holds_the_scope(idle: Office) -> None:
     idle.profile("tiny", 1)
     idle.stage.commit("One tiny")

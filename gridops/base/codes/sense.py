@@ -101,7 +101,7 @@ TOO_FEW_HOSTS = Code(
     "GO323",
     "fewer places than replicas",
     "The hosts that could run it, times `max_per_host`, are fewer than the replicas wanted.",
-    "Lower `replicas.min`, raise `max_per_host`, or add hosts.",
+    "Lower `replicas` (its `min`, where it has one), raise `max_per_host`, or add hosts.",
 )
 FOOTPRINT_UNKNOWN = Code(
     "GO324",

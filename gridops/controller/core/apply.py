@@ -85,14 +85,14 @@ def finish(state: State, chain: RootChain, request: OperatorRequest, question: Q
     """Judge approvals for what would be done now."""
     reviewed, current = question.reviewed, question.current
     if reviewed.decisions_digest != current.decisions_digest:
-        raise _out_of_date(reviewed, current)
+        raise _out_of_date(reviewed, current, state.scope(current.scope).target)
     desired = _desired(state)
     standing = permitted(state, current.scope, now_ms)
     verdict = approved(chain, desired, current, question.approvals, now_ms)
     typed = verdict.last_replicas | frozenset(request.last_replicas)
     allowed = frozenset(standing.mode.automatic.last_replica) if standing.automatic else frozenset()
     _names_typed(current, typed | allowed)
-    notes = () if _unmoved(reviewed, current) else (_moved_note(reviewed, current),)
+    notes = () if _unmoved(reviewed, current) else (_moved_note(question, state.scope(current.scope).target),)
     row = r.TargetSet(
         plan=current,
         kind=AuthorityKind.APPROVAL,
@@ -213,20 +213,20 @@ def _unmoved(reviewed: Plan, current: Plan) -> bool:
     )
 
 
-def _moved_note(reviewed: Plan, current: Plan) -> str:
-    lines = "; ".join(moved(reviewed, current))
+def _moved_note(question: Question, in_force: Plan | None) -> str:
+    current = question.current
+    lines = "; ".join(moved(question.reviewed, current, in_force))
     return f"note[{GO411.code}]: {lines}. Planned again: the same {len(current.to_do)} decisions, so it goes on."
 
 
-def moved(reviewed: Plan, current: Plan) -> tuple[str, ...]:
-    """What changed between two plans' inputs, one line each."""
+def moved(reviewed: Plan, current: Plan, in_force: Plan | None) -> tuple[str, ...]:
+    """What changed between two plans' inputs, one line each. `in_force` is what the newer one was made against."""
     lines = []
     if reviewed.intent.digest != current.intent.digest:
         old, new = (p.intent.commit or "-" for p in (reviewed, current))
         lines.append(f'intent {old[:7]} => {new[:7]} "{current.intent.subject}"')
     if reviewed.parent != current.parent:
-        old, new = (short(p.parent) if p.parent else "nothing" for p in (reviewed, current))
-        lines.append(f"plan in force {old} => {new}")
+        lines.append(f"plan in force is now {short(in_force.decisions_digest)}" if in_force else "no plan is in force")
     before = {g.host: g.generation for g in reviewed.reads.hosts}
     for entry in current.reads.hosts:
         old_generation = before.get(entry.host)
@@ -236,11 +236,11 @@ def moved(reviewed: Plan, current: Plan) -> tuple[str, ...]:
     return tuple(lines) or ("what it read changed",)
 
 
-def _out_of_date(reviewed: Plan, current: Plan) -> Refusal:
+def _out_of_date(reviewed: Plan, current: Plan, in_force: Plan | None) -> Refusal:
     old = {_done(d) for d in reviewed.decisions}
     new = {_done(d) for d in current.decisions}
     evidence = [f"what moved since {render_instant(reviewed.created_ms)}"]
-    evidence += [f"  {line}" for line in moved(reviewed, current)]
+    evidence += [f"  {line}" for line in moved(reviewed, current, in_force)]
     evidence.append(f"plan {short(reviewed.decisions_digest)}, as reviewed")
     evidence += [f"  {' ' if _done(d) in new else '*'} {_line(d)}" for d in reviewed.decisions] or ["  no decisions"]
     evidence.append(f"the same question now gives plan {short(current.decisions_digest)}")
