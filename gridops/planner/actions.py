@@ -20,9 +20,9 @@ from gridops.model.policy import ActionClass
 from gridops.model.profile import Downtime
 from gridops.model.snapshot import Residency, ResidencyState, Snapshot
 from gridops.planner.scene import Scene, set_scene
+from gridops.planner.turns import Turns
 
 NO_TERMS: Mapping[Digest, Terms] = MappingProxyType({})
-_PHASES = ("load", "warm", "operate", "drain", "unload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def actions(
     applied_terms: Mapping[Digest, Terms] = NO_TERMS,
     retry: frozenset[ReplicaId] = frozenset(),
 ) -> tuple[Step, ...]:
-    """The steps from here to the target, most important first.
+    """The steps from here to the target, in the order in which they are given (`turns`).
 
     `desired` (the last valid intent) says who is admitted or drained and what is reserved; without it every host that
     reports counts. `applied_terms` are the terms that each incarnation is known to act by. `retry` names replicas
@@ -56,12 +56,7 @@ def actions(
         work.towards(assignment)
     for host, residency in scene.obsolete():
         work.away(host, residency)
-    return tuple(sorted(work.steps, key=lambda s: _rank(scene, s)))
-
-
-def _rank(scene: Scene, step: Step) -> tuple[int, int, tuple[str, int], str]:
-    action = step.action
-    return -scene.priority(action.profile), _PHASES.index(action.kind), replica_key(step.replica), action.host
+    return tuple(sorted(work.steps, key=lambda s: work.turns.rank(s.action, s.replica)))
 
 
 class _Work:
@@ -69,6 +64,7 @@ class _Work:
 
     def __init__(self, scene: Scene, applied: Mapping[Digest, Terms], retry: frozenset[ReplicaId]) -> None:
         self.scene, self.applied, self.retry = scene, applied, retry
+        self.turns = Turns(scene)
         self.steps: list[Step] = []
         self.serving = scene.serving()
         self.blocked: dict[ReplicaId, str] = {}
@@ -164,7 +160,11 @@ class _Work:
         replica = scene.now_called(residency.replica)
         profile = scene.profile_of(replica)
         wanted = scene.wanted(profile)
-        if not wanted or residency.state is not ResidencyState.READY:
+        if residency.state is not ResidencyState.READY:
+            return None
+        if (coming := self.turns.unfetched(host, replica)) is not None:
+            return f"the files of {coming}, which takes its place"
+        if not wanted:
             return None
         a = scene.assignment(replica)
         if a is not None:

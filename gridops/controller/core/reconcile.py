@@ -72,7 +72,7 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
     if book.target is None or book.target_digest is None:
         return Outcome((), (), (), 0)
     snapshot = seen(soft, roster, rights.scope, rights.now_ms)
-    found = actions(
+    steps = actions(
         book.target,
         snapshot,
         rights.now_ms,
@@ -80,7 +80,6 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
         applied_terms=_acted_by(rights, snapshot),
         retry=frozenset(book.retry),
     )
-    steps = tuple(sorted(found, key=_destructive))
     turn = Pass(
         rights=rights,
         soft=soft,
