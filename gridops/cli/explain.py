@@ -2,7 +2,8 @@
 
 A profile without a number lists its replicas (`cli.replicas`), each with its state and one reason. Without `--plan`
 it plans as `gridops plan` does, compares the seat anew and tries what would place a replica that stands nowhere; with
-it, it reads a stored plan after verifying it and shows what that recorded.
+it, it reads a stored plan after verifying it and shows what that recorded. What fails to start again and again is the
+controller's to know: it is asked where it answers.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Annotated
 
 import typer
 
-from gridops.base.errors import Failed
+from gridops.base.errors import Failed, GridopsError
 from gridops.base.ids import ProfileName, ReplicaId, is_name, split_replica
 from gridops.cli import replicas
+from gridops.cli.client import connect
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.planning import AGAINST, Place, inputs_of, intent_of, look, place_of, plan_scope, plans_of, read_stored
 from gridops.files.near import nearest
@@ -71,14 +73,33 @@ def explain(
     if known is None:
         raise _unknown(name, [one.plan for one in made])
     shown, fixes = _complete(known, name)
+    failing = _failing(context, known, name)
     style = Style(context.width(), UTF8 if context.utf8() else ASCII)
     words = Words(now_ms=now_ms, show_all=context.verbosity > 0, stored=known.inputs is None, in_force=known.in_force)
     context.emit(
         {
-            "text": lambda: "\n".join(explain_lines(shown, name, words, style, fixes) or ()),
-            "json": lambda: dump_json(explain_document(shown, name, fixes)),
+            "text": lambda: "\n".join([*(explain_lines(shown, name, words, style, fixes) or ()), *_said(failing)]),
+            "json": lambda: dump_json({**(explain_document(shown, name, fixes) or {}), "failing": failing}),
         }
     )
+
+
+def _failing(context: Context, made: Made, replica: ReplicaId) -> str | None:
+    """What the controller tried for the replica's profile again and again without success; None when it did not."""
+    if made.observed is None or made.observed.source is not SnapshotSource.LIVE:
+        return None
+    profile, _ = split_replica(replica)
+    try:
+        scopes = connect(context).get("/v1/status")["scopes"]
+    except GridopsError as silence:  # the explanation is the plan's and stands without it
+        context.say(f"note: whether it fails to start is not known: {silence.message}")
+        return None
+    models = (m for scope in scopes if scope["scope"] == made.plan.scope for m in scope["models"])
+    return next((m["note"] for m in models if (m["profile"], m["state"]) == (profile, "Degraded")), None)
+
+
+def _said(failing: str | None) -> list[str]:
+    return [] if failing is None else ["", f"Failing: {failing}. More: gridops status"]
 
 
 def _profile(context: Context, profile: ProfileName, stored: str | None, against: str, now_ms: int) -> None:

@@ -319,6 +319,23 @@ def test_what_stays_is_explained_by_the_plan_in_force_whose_name_other_commands_
     assert call("plans", "show", "-C", trusted.root, name).code == 0
 
 
+def test_what_fails_to_start_again_and_again_is_said_where_it_is_explained(trusted, call, git, controller) -> None:
+    admit(trusted, git)
+    answer_live(trusted, controller)
+    model = {"profile": "smollm", "state": "Ready", "note": ""}
+    for state, note, failing in (
+        ("Ready", "", None),
+        ("Degraded", "warm on alpha failed 4 times (start_failed)", "warm on alpha failed 4 times (start_failed)"),
+    ):
+        answer = {"scopes": [{"scope": "default", "models": [model | {"state": state, "note": note}]}]}
+        controller.answers["/v1/status"] = (200, answer)
+        assert call("explain", "-C", trusted.root, "smollm/1", "-o", "json").json["failing"] == failing
+        assert (f"Failing: {note}. More" in call("explain", "-C", trusted.root, "smollm/1").out) == bool(failing)
+    controller.answers["/v1/status"] = (500, {})
+    silent = call("explain", "-C", trusted.root, "smollm/1")
+    assert (silent.code, "whether it fails to start is not known" in silent.err) == (0, True)
+
+
 def _record(document) -> dict:
     extra = {"schema", "summary", "has_changes", "hypothetical", "exit_code", "mode", "times"}
     return {name: value for name, value in document.items() if name not in extra}
