@@ -1,20 +1,27 @@
 """Weekly times as people write them: `Mon-Fri 08:00-18:00 Europe/Paris`, `Fri 15:00 - Mon 06:00 Europe/Paris`.
 
-Parsed here so that files can refuse a wrong one and deciding rooms can ask whether a moment lies inside. The zone's
-rules come from the system's time zone database, which is a constant of the machine like its libraries.
+Parsed here so that files can refuse a wrong one, and deciding rooms can ask whether a moment lies inside and when that
+changes. A zone's rules are a value that the caller brings (`disk.zones` reads them); nothing here asks the machine.
+
+A window follows the clock on the wall: an hour that is skipped in spring is not there, one that comes twice in autumn
+counts twice.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
-from zoneinfo import ZoneInfo
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 DAY = 1_440
 WEEK = 7 * DAY
+MINUTE_MS = 60_000
+EPOCH_MINUTE = DAYS.index("Thu") * DAY
+"""The first of January 1970 was a Thursday."""
+LOOKS = 64
+"""Ends of spans and changes of a zone that are looked at for the next turn: more than any week has of both."""
 
 _DAY = "(?:" + "|".join(DAYS) + ")"
 _CLOCK = r"([01]?\d|2[0-3]):([0-5]\d)|24:00"
@@ -30,6 +37,28 @@ _DAILY = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class ZoneRules:
+    """How far the clocks of a zone are ahead of UTC: from each moment on, so many milliseconds. In order, never empty;
+    the first holds before its moment, too."""
+
+    changes: tuple[tuple[int, int], ...]
+
+    def ahead_ms(self, at_ms: int) -> int:
+        return self.changes[max(0, self._next(at_ms) - 1)][1]
+
+    def next_change(self, at_ms: int) -> int | None:
+        """The first moment after this one from which another offset may hold."""
+        n = self._next(at_ms)
+        return self.changes[n][0] if n < len(self.changes) else None
+
+    def _next(self, at_ms: int) -> int:
+        return bisect_right(self.changes, at_ms, key=lambda change: change[0])
+
+
+UTC = ZoneRules(((0, 0),))
+
+
+@dataclass(frozen=True, slots=True)
 class WeeklyTimes:
     """Minutes of the week, from Monday 00:00 in `zone`, as sorted half-open spans within one week."""
 
@@ -40,9 +69,27 @@ class WeeklyTimes:
         """True when a minute of the week lies inside."""
         return any(start <= minute < end for start, end in self.spans)
 
-    def holds(self, now_ms: int) -> bool:
+    def holds(self, at_ms: int, rules: ZoneRules) -> bool:
         """True when a moment lies inside, by the zone's clock on the wall."""
-        return self.covers(minute_of_week(now_ms, self.zone))
+        return self.covers(minute_of_week(at_ms, rules))
+
+    def turns(self, at_ms: int, rules: ZoneRules) -> int | None:
+        """The next moment at which the answer of `holds` is another one; None when it never is."""
+        now, looked = self.holds(at_ms, rules), at_ms
+        for _ in range(LOOKS):
+            looked = self._next_look(looked, rules)
+            if self.holds(looked, rules) is not now:
+                return looked
+        return None
+
+    def _next_look(self, at_ms: int, rules: ZoneRules) -> int:
+        """The next moment at which a span begins or ends, or the zone's offset changes."""
+        minute = minute_of_week(at_ms, rules)
+        ends = (edge for span in self.spans for edge in span)
+        ahead = min((edge - minute - 1) % WEEK + 1 for edge in ends)
+        started = (at_ms + rules.ahead_ms(at_ms)) % MINUTE_MS
+        edge_ms, change_ms = at_ms + ahead * MINUTE_MS - started, rules.next_change(at_ms)
+        return edge_ms if change_ms is None else min(edge_ms, change_ms)
 
 
 @lru_cache(maxsize=1_024)
@@ -66,10 +113,9 @@ def parse_weekly(text: str) -> WeeklyTimes:
     return WeeklyTimes(daily["zone"], _within_week([(d * DAY + start, d * DAY + end) for d in days], text))
 
 
-def minute_of_week(now_ms: int, zone: str) -> int:
-    """Minutes since Monday 00:00 on the wall clock of a zone. Raises ZoneInfoNotFoundError (a KeyError)."""
-    moment = datetime.fromtimestamp(now_ms / 1000, tz=ZoneInfo(zone))
-    return moment.weekday() * DAY + moment.hour * 60 + moment.minute
+def minute_of_week(at_ms: int, rules: ZoneRules) -> int:
+    """Minutes since Monday 00:00 on the wall clock of a zone."""
+    return ((at_ms + rules.ahead_ms(at_ms)) // MINUTE_MS + EPOCH_MINUTE) % WEEK
 
 
 def _minutes(clock: str) -> int:

@@ -29,7 +29,7 @@ from gridops.controller.core.modes import permitted
 from gridops.controller.core.observe import fresh, now_shown, recovering
 from gridops.controller.core.progress import Progress, ended, progress
 from gridops.controller.core.reconcile import Outcome, reconcile
-from gridops.controller.core.rights import Rights
+from gridops.controller.core.rights import Hours, Rights
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
@@ -39,7 +39,9 @@ from gridops.controller.metrics import Counters
 from gridops.controller.statedir import StateDir
 from gridops.controller.views import View
 from gridops.controller.writer import Writer, open_authority
+from gridops.disk.zones import rules_of
 from gridops.model.intent import Desired
+from gridops.planner.budgets import zones_named
 from gridops.protocol.messages import Beat, JoinReply, JoinRequest
 from gridops.protocol.open import open_heartbeat, open_receipt, sealed_bytes
 from gridops.trust.envelope import open_envelope, seal
@@ -104,7 +106,10 @@ class Controller:
     @property
     def roster(self) -> Roster:
         accepted = self.state.accepted
-        return self.soft.roster(accepted.desired if accepted is not None else _NOTHING)
+        desired = accepted.desired if accepted is not None else _NOTHING
+        if self.soft.listed is None or self.soft.listed.desired is not desired:
+            self.soft.zones = rules_of(zones_named(desired.budgets))
+        return self.soft.roster(desired)
 
     @property
     def ready(self) -> bool:
@@ -134,7 +139,10 @@ class Controller:
         )
 
     def rights(self, scope: ScopeName, now_ms: int) -> Rights:
-        return Rights(self.state, scope, permitted(self.state, scope, now_ms), self.soft.chain, now_ms)
+        """By what right anything may be done in a scope now."""
+        windows = self.roster.desired.budgets.of(scope).windows
+        standing = permitted(self.state, scope, now_ms)
+        return Rights(self.state, scope, standing, self.soft.chain, now_ms, Hours(windows, self.soft.zones))
 
     def commit(self, rows: tuple[r.Row, ...] | list[r.Row], now_ms: int) -> int:
         """Record and make durable; how many rows."""

@@ -1,1 +1,1 @@
-"""Floor 1: files on a disk that may fail: atomic writes, the keyring, and setting damaged files aside."""
+"""Floor 1: files on a disk that may fail: atomic writes, the keyring, setting damaged files aside; and zones."""

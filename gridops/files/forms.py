@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from gridops.base.codes import files as codes
 from gridops.base.codes import sense as sense_codes
 from gridops.base.windows import WeeklyTimes, parse_weekly
+from gridops.disk.zones import has_database, zone_rules
 from gridops.files.diagnose import brief
 from gridops.files.nodes import Map, Node, Scalar
 from gridops.files.reader import BAD, Reader, wrong_shape
@@ -91,20 +91,8 @@ def _why(text: str, refusal: ValueError) -> str:
 
 
 def _zone_exists(times: WeeklyTimes) -> bool:
-    try:
-        ZoneInfo(times.zone)
-    except (KeyError, ValueError, OSError):
-        # A machine without any time zone database cannot judge, and must not refuse a good file.
-        return not _has_database()
-    return True
-
-
-def _has_database() -> bool:
-    try:
-        ZoneInfo("Europe/London")
-    except (KeyError, OSError):
-        return False
-    return True
+    # A machine without any time zone database cannot judge, and must not refuse a good file.
+    return zone_rules(times.zone) is not None or not has_database()
 
 
 class CountOrShare(Shape):

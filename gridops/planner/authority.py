@@ -8,14 +8,14 @@ change sets that hit them, never the whole plan, and repair is counted first so 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
 from gridops.base.ids import ProfileName
-from gridops.base.units import PPM
 from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan
-from gridops.model.policy import ActionClass, ApprovalPolicy, Mode, Risk, RiskNeed, ScopeBudgets, ScopeMode
+from gridops.model.policy import ActionClass, ApprovalPolicy, Mode, Risk, RiskNeed, ScopeMode
+from gridops.planner.budgets import UNLIMITED, Circumstances, Tally, closed
 
 _REPAIR = (ActionClass.REPAIR, Risk.ROUTINE)
 _ROLLOUT = (ActionClass.ROLLOUT, Risk.DISRUPTIVE)
@@ -103,18 +103,6 @@ def stricter(a: Mode, b: Mode) -> Mode:
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What `judge` has to know besides plan and mode. The shell fills it in."""
-
-    budgets: ScopeBudgets | None = None
-    active_windows: frozenset[str] = field(default_factory=frozenset)
-    """Texts of windows (`windows[].deny`, `disruptions[].during`) that hold now (`base.windows`)."""
-    moves_last_hour: int = 0
-    disrupted: int = 0
-    """Wanted replicas of the scope that do not serve already."""
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
     """Change sets that may be carried out by standing authority, and why each of the others is held."""
 
@@ -123,17 +111,17 @@ class Judgement:
     """(change set, placement code, sentence), in order of change sets."""
 
 
-def judge(plan: Plan, mode: ScopeMode, now_ms: int, circumstances: Circumstances = Circumstances()) -> Judgement:
+def judge(plan: Plan, mode: ScopeMode, now_ms: int, circumstances: Circumstances = UNLIMITED) -> Judgement:
     """What gridops may do by itself now. Everything else waits for people."""
     sets = change_sets(plan.to_do)
     held: dict[int, tuple[Code, str]] = {}
     for number, decisions in sets.items():
-        reason = _forbidden(plan, decisions, mode, now_ms) or _closed(decisions, circumstances)
+        reason = _forbidden(plan, decisions, mode, now_ms) or closed(decisions, circumstances, now_ms)
         if reason is not None:
             held[number] = reason
     # Repair draws on the limits first; then the order of the plan.
     free = [n for n in sets if n not in held]
-    tally = _Tally(plan, circumstances)
+    tally = Tally(plan, circumstances, now_ms)
     for number in sorted(free, key=lambda n: (not all(d.action_class is ActionClass.REPAIR for d in sets[n]), n)):
         reason = tally.over(sets[number])
         if reason is not None:
@@ -187,72 +175,3 @@ def displacing(decisions: Iterable[Decision]) -> tuple[ProfileName, ...]:
         return ()
     loaded = (d.profile for d in together if d.target is not None and d.cause.kind is not CauseKind.DISPLACED)
     return tuple(dict.fromkeys(loaded))
-
-
-def _closed(decisions: tuple[Decision, ...], circumstances: Circumstances) -> tuple[Code, str] | None:
-    budgets = circumstances.budgets
-    for window in budgets.windows if budgets is not None else ():
-        closed = [d for d in decisions if d.action_class not in window.exclude]
-        if window.deny in circumstances.active_windows and closed:
-            return codes.HELD_WINDOW, f"{closed[0].action_class.value} is closed: {window.deny}"
-    return None
-
-
-class _Tally:
-    """Counts what has been let through, against the limits of moves and disruptions."""
-
-    def __init__(self, plan: Plan, circumstances: Circumstances) -> None:
-        self._budgets = circumstances.budgets
-        self._windows = circumstances.active_windows
-        self._moves = 0
-        self._moves_before = circumstances.moves_last_hour
-        self._disrupted = circumstances.disrupted
-        self._wanted = len(plan.placement) + len(plan.report.unplaced)
-
-    def over(self, decisions: tuple[Decision, ...]) -> tuple[Code, str] | None:
-        """The limit these decisions would break; None lets them through and counts them."""
-        if self._budgets is None:
-            return None
-        moves = sum(1 for d in decisions if d.kind is DecisionKind.MOVE and d.action_class is not ActionClass.REPAIR)
-        limits = self._budgets.moves
-        if moves and self._moves + moves > limits.per_plan:
-            return codes.HELD_MOVES, f"{self._moves + moves} moves in this plan, {limits.per_plan} allowed"
-        if moves and self._moves_before + self._moves + moves > limits.per_hour:
-            return (
-                codes.HELD_MOVES,
-                f"{self._moves_before + self._moves + moves} moves in an hour, {limits.per_hour} allowed",
-            )
-        disrupted = sum(1 for d in decisions if _disrupts(d))
-        if disrupted and (reason := self._budget(decisions, disrupted)) is not None:
-            return reason
-        self._moves += moves
-        self._disrupted += disrupted
-        return None
-
-    def _budget(self, decisions: tuple[Decision, ...], disrupted: int) -> tuple[Code, str] | None:
-        assert self._budgets is not None
-        classes = {d.action_class for d in decisions if _disrupts(d)}
-        for budget in self._budgets.disruptions:
-            if not classes & set(budget.reasons):
-                continue
-            most = 1
-            # Outside its hours a budget allows one at a time.
-            if budget.during is None or budget.during in self._windows:
-                share = budget.max_ppm * self._wanted // PPM if budget.max_ppm is not None else None
-                limits = [v for v in (budget.max_count, share) if v is not None]
-                most = min(limits) if limits else 1
-                # A share of a small fleet rounds up to one; only an explicit zero means none.
-                most = most if 0 in (budget.max_count, budget.max_ppm) else max(1, most)
-            if self._disrupted + disrupted > most:
-                return (
-                    codes.HELD_DISRUPTION,
-                    f"{self._disrupted + disrupted} replicas disrupted at once, {most} allowed",
-                )
-        return None
-
-
-def _disrupts(decision: Decision) -> bool:
-    """A running replica is stopped or restarted for it."""
-    return (
-        decision.source is not None and decision.risk is not Risk.ROUTINE and decision.kind is not DecisionKind.REMOVE
-    )

@@ -13,9 +13,8 @@ from gridops.controller.core import propose
 from gridops.controller.core import rows as r
 from gridops.controller.core.modes import permitted
 from gridops.controller.core.observe import JOINING_BEATS, recovering
-from gridops.controller.core.propose import active_windows, cause_of, fingerprint
+from gridops.controller.core.propose import cause_of, fingerprint
 from gridops.model.plan import Plan
-from gridops.model.policy import ActionClass, DisruptionBudget, ScopeBudgets, Window
 from gridops.planner.planner import Inputs
 from gridops.trust.root import seal_root
 from tests.controller.fleet import AUTOMATIC, DEFAULT, HOSTS, POLICIES, Desk, Fleet, mode, profile
@@ -238,16 +237,6 @@ def test_an_automatic_plan_that_does_not_last_is_not_a_loop(fleet: Fleet, monkey
     targets = [e for e in desk.controller.events.after(0) if e.kind == "target_set"]
     assert len(targets) == 1
     desk.controller.close()
-
-
-def test_windows_that_cannot_be_judged_deny_and_permit_nothing() -> None:
-    budgets = ScopeBudgets(
-        scope=DEFAULT,
-        windows=(Window(deny="Mon 00:00 - Sun 23:59 Nowhere/City"), Window(deny="Mon 00:00 - Mon 00:01 UTC")),
-        disruptions=(DisruptionBudget(reasons=(ActionClass.ROLLOUT,), during="Mon-Sun 00:00-24:00 Nowhere/City"),),
-    )
-    tuesday = 1_796_083_200_000
-    assert active_windows(budgets, tuesday) == frozenset({"Mon 00:00 - Sun 23:59 Nowhere/City"})
 
 
 def test_a_window_holds_automatic_mode_back_and_its_end_lets_it_go(fleet: Fleet) -> None:

@@ -1,4 +1,4 @@
-"""Who may do what: the table is complete, each mode row by row, and limits hold back only what hits them."""
+"""Who may do what: the table is complete, and each mode row by row. Limits and windows: `test_budgets`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.codes import placement as codes
-from gridops.base.ids import HostId, ProfileName
-from gridops.model.fleet import Drain
+from gridops.base.ids import ProfileName
 from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan
 from gridops.model.policy import (
     ActionClass,
     ApprovalPolicy,
     Automatic,
-    DisruptionBudget,
     Mode,
-    MoveLimits,
     Risk,
-    ScopeBudgets,
     ScopeMode,
-    Window,
 )
 from gridops.planner.authority import (
     TABLE,
@@ -33,7 +28,7 @@ from gridops.planner.authority import (
     judge,
     stricter,
 )
-from tests.planner.fleet import NOW, SCOPE, Fleet, config, decisions, host, profile
+from tests.planner.fleet import NOW, SCOPE, Fleet, host, profile
 
 HOSTS = tuple(host(n) for n in ("ant", "bee", "cat", "dog", "eel"))
 ALL = tuple(ActionClass)
@@ -172,115 +167,6 @@ def test_displacing_another_model_needs_consent_for_the_one_that_is_loaded() -> 
     pushing = replace(made, decisions=(place, displaced))
     assert held(pushing, mode(*ALL)) == {1: codes.HELD_DISPLACE.code}
     assert held(pushing, mode(*ALL, allow_displace=(ProfileName("new"),))) == {}
-
-
-WINDOW = "Fri 15:00 - Mon 06:00 Europe/Paris"
-
-
-def test_a_closed_window_holds_all_but_the_classes_it_excepts() -> None:
-    fleet = converged(profile("c")).but(drains=(Drain(host=HostId("ant"), reason="x"),))
-    made = fleet.but(profiles=(profile("c"), profile("d"))).plan()
-    budgets = ScopeBudgets(scope=SCOPE, windows=(Window(deny=WINDOW, exclude=(ActionClass.REPAIR,)),))
-    assert [d.action_class for d in made.decisions] == [ActionClass.SCALE_UP, ActionClass.REPAIR]
-    assert held(made, mode(*ALL), Circumstances(budgets=budgets)) == {}
-    closed = Circumstances(budgets=budgets, active_windows=frozenset({WINDOW}))
-    assert held(made, mode(*ALL), closed) == {1: codes.HELD_WINDOW.code}
-
-
-def moving(made: Plan, count: int, group: ActionClass = ActionClass.REBALANCE) -> Plan:
-    """A plan with so many moves, each its own change set."""
-    (move,) = made.decisions
-    cause = CauseKind.REBALANCE if group is ActionClass.REBALANCE else CauseKind.HOST_LOST
-    risk = Risk.DISRUPTIVE if group is ActionClass.REBALANCE else Risk.ROUTINE
-    many = tuple(
-        replace(move, n=n, change_set=n, action_class=group, risk=risk, cause=replace(move.cause, kind=cause))
-        for n in range(1, count + 1)
-    )
-    return replace(made, decisions=many)
-
-
-@pytest.fixture
-def one_move() -> Plan:
-    made = converged(profile("c")).but(drains=(Drain(host=HostId("ant"), reason="x"),)).plan()
-    assert decisions(made) == ["move c/1 ant -> bee"]
-    return made
-
-
-def test_moves_are_limited_per_plan_and_per_hour_and_repair_is_not(one_move: Plan) -> None:
-    limits = ScopeBudgets(scope=SCOPE, moves=MoveLimits(per_plan=2, per_hour=3))
-    assert held(moving(one_move, 3), mode(*ALL), Circumstances(budgets=limits)) == {3: codes.HELD_MOVES.code}
-    late = Circumstances(budgets=limits, moves_last_hour=2)
-    assert held(moving(one_move, 3), mode(*ALL), late) == {2: codes.HELD_MOVES.code, 3: codes.HELD_MOVES.code}
-    assert held(moving(one_move, 9, ActionClass.REPAIR), mode(*ALL), late) == {}
-
-
-def test_repair_draws_on_the_limits_first(one_move: Plan) -> None:
-    budget = DisruptionBudget(reasons=(ActionClass.REBALANCE, ActionClass.REPAIR), max_count=1)
-    limits = Circumstances(budgets=ScopeBudgets(scope=SCOPE, disruptions=(budget,)))
-    both = moving(one_move, 2)
-    repair = replace(both.decisions[1], action_class=ActionClass.REPAIR)
-    mixed = replace(both, decisions=(both.decisions[0], repair))
-    assert held(mixed, mode(*ALL), limits) == {1: codes.HELD_DISRUPTION.code}
-
-
-DURING = "Mon-Fri 08:00-18:00 Europe/Paris"
-BUDGETS = {
-    "a count": (DisruptionBudget(reasons=(ActionClass.REBALANCE,), max_count=2), frozenset(), 0, 2),
-    "a count less what is down already": (
-        DisruptionBudget(reasons=(ActionClass.REBALANCE,), max_count=2),
-        frozenset(),
-        1,
-        1,
-    ),
-    "a share of what is wanted": (
-        DisruptionBudget(reasons=(ActionClass.REBALANCE,), max_ppm=500_000),
-        frozenset(),
-        0,
-        2,
-    ),
-    "a small share is still one": (DisruptionBudget(reasons=(ActionClass.REBALANCE,), max_ppm=1), frozenset(), 0, 1),
-    "an explicit zero is none": (DisruptionBudget(reasons=(ActionClass.REBALANCE,), max_ppm=0), frozenset(), 0, 0),
-    "the smaller of count and share": (
-        DisruptionBudget(reasons=(ActionClass.REBALANCE,), max_count=1, max_ppm=900_000),
-        frozenset(),
-        0,
-        1,
-    ),
-    "inside its hours": (
-        DisruptionBudget(reasons=(ActionClass.REBALANCE,), max_count=3, during=DURING),
-        frozenset({DURING}),
-        0,
-        3,
-    ),
-    "one outside its hours": (
-        DisruptionBudget(reasons=(ActionClass.REBALANCE,), max_count=3, during=DURING),
-        frozenset(),
-        0,
-        1,
-    ),
-    "none for another reason": (DisruptionBudget(reasons=(ActionClass.ROLLOUT,), max_count=0), frozenset(), 0, 4),
-}
-
-
-@pytest.mark.parametrize("name", BUDGETS)
-def test_disruptions_are_budgeted_by(name: str, one_move: Plan) -> None:
-    budget, active, down, expected = BUDGETS[name]
-    four = replace(moving(one_move, 4), placement=one_move.placement * 4)
-    limits = ScopeBudgets(scope=SCOPE, disruptions=(budget,), moves=MoveLimits(per_plan=99, per_hour=99))
-    circumstances = Circumstances(budgets=limits, active_windows=active, disrupted=down)
-    found = held(four, mode(*ALL), circumstances)
-    assert 4 - len(found) == expected
-    assert set(found.values()) <= {codes.HELD_DISRUPTION.code}
-
-
-def test_what_does_not_stop_anything_is_no_disruption() -> None:
-    budget = DisruptionBudget(reasons=ALL, max_count=0)
-    fleet = converged(profile("c"))
-    made = fleet.but(profiles=(replace(profile("c", 2), serves=("x",)),)).plan()
-    limits = Circumstances(budgets=ScopeBudgets(scope=SCOPE, disruptions=(budget,)))
-    assert held(made, mode(*ALL), limits) == {}
-    rollout = fleet.but(profiles=(profile("c", configs=(config("c-q4", 10, context=9),)),)).plan()
-    assert held(rollout, mode(*ALL), limits) == {1: codes.HELD_DISRUPTION.code}
 
 
 def test_people_answer_for_the_highest_risk_among_what_is_kept() -> None:

@@ -7,19 +7,18 @@ checker objects to leads to nothing but an alarm.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 
 from gridops.base.codes.placement import HELD_DISRUPTION, HELD_MOVES, HELD_WINDOW
 from gridops.base.ids import HostId, ScopeName, short
 from gridops.base.units import render_ms
-from gridops.base.windows import parse_weekly
 from gridops.controller.core import rows as r
 from gridops.controller.core.apply import lock_of
+from gridops.controller.core.budgeting import circumstances
 from gridops.controller.core.fold import UNNEEDED
 from gridops.controller.core.given_up import given_up
 from gridops.controller.core.modes import Permitted, desired_now, drains, permitted
-from gridops.controller.core.observe import fresh, reckoned, recovering, seen
+from gridops.controller.core.observe import fresh, reckoned, recovering
 from gridops.controller.core.rights import Rights
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.silence import unanswered
@@ -27,9 +26,8 @@ from gridops.controller.core.soft import Fingerprint, ScopeSoft, Soft
 from gridops.controller.core.state import ScopeBook, State
 from gridops.model.intent import Desired, Intent
 from gridops.model.plan import Plan
-from gridops.model.policy import ActionClass, ScopeBudgets
-from gridops.model.snapshot import ResidencyState
-from gridops.planner.authority import Circumstances, change_sets, judge
+from gridops.model.policy import ActionClass
+from gridops.planner.authority import change_sets, judge
 from gridops.planner.planner import Inputs
 from gridops.planner.restrict import restrict
 from gridops.protocol.messages import AuthorityKind
@@ -112,35 +110,6 @@ def follow(rights: Rights, soft: Soft, roster: Roster, plan: Plan, cause: str) -
     if not plan.to_do:
         return _withdrawn(book, rights, _why_nothing(rights, soft, roster), last)
     return _proposed(rights, book, last, plan, cause)
-
-
-def circumstances(rights: Rights, soft: Soft, roster: Roster) -> Circumstances:
-    """What the budgets are judged against."""
-    budgets, now_ms = roster.desired.budgets.of(rights.scope), rights.now_ms
-    return Circumstances(
-        budgets=budgets,
-        active_windows=active_windows(budgets, now_ms),
-        moves_last_hour=sum(1 for at in rights.book.moves if now_ms - at < 3_600_000),
-        disrupted=_not_serving(rights, soft, roster),
-    )
-
-
-def active_windows(budgets: ScopeBudgets, now_ms: int) -> frozenset[str]:
-    """Window texts that hold now. One that cannot be judged (an unknown zone) denies, and permits nothing."""
-    active = set()
-    for window in budgets.windows:
-        holds = True
-        with contextlib.suppress(ValueError, KeyError):
-            holds = parse_weekly(window.deny).holds(now_ms)
-        if holds:
-            active.add(window.deny)
-    for budget in budgets.disruptions:
-        if budget.during is None:
-            continue
-        with contextlib.suppress(ValueError, KeyError):
-            if parse_weekly(budget.during).holds(now_ms):
-                active.add(budget.during)
-    return frozenset(active)
 
 
 def _automatic(rights: Rights, soft: Soft, roster: Roster, plan: Plan) -> tuple[r.Row, ...]:
@@ -234,21 +203,6 @@ def _host(soft: Soft, roster: Roster, host: HostId, now_ms: int) -> tuple[str, s
 
 def _written_off(state: State) -> tuple[HostId, ...]:
     return tuple(sorted(host for host, known in state.hosts.items() if known.written_off_ms is not None))
-
-
-def _not_serving(rights: Rights, soft: Soft, roster: Roster) -> int:
-    """Wanted replicas of the scope that do not answer now."""
-    if rights.book.target is None:
-        return 0
-    snapshot = seen(soft, roster, rights.scope, rights.now_ms)
-    ready = {
-        x.replica
-        for report in snapshot.hosts
-        if fresh(soft, roster, report.host, rights.now_ms)
-        for x in report.residencies
-        if x.state is ResidencyState.READY
-    }
-    return sum(1 for a in rights.book.target.placement if a.replica not in ready)
 
 
 def _bare(state: State) -> Intent:

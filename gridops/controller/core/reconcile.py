@@ -18,13 +18,13 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.learned import RETRIABLE, RETRIES
 from gridops.controller.core.modes import desired_now
 from gridops.controller.core.observe import fresh, seen, unseen_success
-from gridops.controller.core.rights import No, Rights, may_issue, not_the_last, still_right
+from gridops.controller.core.rights import No, Rights, may_issue, mends, not_the_last, still_right
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State, profile_of
 from gridops.model.action import Action, DeviceGeneration, Drain, Load, Operate, Unload, Warm
 from gridops.model.plan import Plan, Terms
-from gridops.model.policy import ActionLimits
+from gridops.model.policy import ActionClass, ActionLimits
 from gridops.model.snapshot import HostReport, Snapshot
 from gridops.planner.actions import Step, actions
 from gridops.protocol import outbox as ob
@@ -72,7 +72,7 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
     if book.target is None or book.target_digest is None:
         return Outcome((), (), (), 0)
     snapshot = seen(soft, roster, rights.scope, rights.now_ms)
-    steps = actions(
+    found = actions(
         book.target,
         snapshot,
         rights.now_ms,
@@ -80,6 +80,8 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
         applied_terms=_acted_by(rights, snapshot),
         retry=frozenset(book.retry),
     )
+    # Repair first; among both the order of turns.
+    steps = tuple(sorted(found, key=lambda s: not mends(rights, s.action)))
     turn = Pass(
         rights=rights,
         soft=soft,
@@ -249,15 +251,18 @@ def _over_limit(turn: Pass, action: Action, what: str) -> str | None:
         if fresh(turn.soft, turn.roster, host, turn.rights.now_ms)
         for entry in ob.open_entries(outbox)
     ]
-    in_scope = sum(1 for _, e in going if e.body.scope == turn.rights.scope)
+    # Repair never waits for optional work: only other repair counts before it. What one device does is never shared.
+    alone = mends(turn.rights, action)
+    counted = [(h, e) for h, e in going if not alone or e.authority.action_class is ActionClass.REPAIR]
+    in_scope = sum(1 for _, e in counted if e.body.scope == turn.rights.scope)
     if in_scope >= turn.limits.concurrent:
         return f"{what} waits: {in_scope} of {turn.limits.concurrent} commands are under way"
     if isinstance(action, Load):
-        here = sum(1 for host, e in going if host == action.host and isinstance(e.body.action, Load))
+        here = sum(1 for host, e in counted if host == action.host and isinstance(e.body.action, Load))
         if here >= turn.limits.transfers_per_host:
             return f"{what} waits: {here} transfers to the host are under way"
         identity = _artifact(action)
-        same = sum(1 for _, e in going if isinstance(e.body.action, Load) and _artifact(e.body.action) == identity)
+        same = sum(1 for _, e in counted if isinstance(e.body.action, Load) and _artifact(e.body.action) == identity)
         if same >= turn.limits.loads_per_artifact:
             return f"{what} waits: {same} hosts are fetching the same artifact"
         return None

@@ -7,19 +7,31 @@ process alive: that is the host's own, by the body that warmed it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gridops.base.codes.control import GO416, GO422, GO429
+from gridops.base.codes.placement import HELD_WINDOW
 from gridops.base.codes.refusals import ROOT_EXPIRED
 from gridops.base.ids import ReplicaId, ScopeName
+from gridops.base.windows import ZoneRules
 from gridops.controller.core.modes import Permitted
 from gridops.controller.core.state import ScopeBook, State, Warrant, now_called
 from gridops.model.action import Action, Drain, Load, Unload, Warm
 from gridops.model.plan import Assignment
-from gridops.model.policy import ActionClass
+from gridops.model.policy import ActionClass, Window
+from gridops.planner.budgets import shut
 from gridops.protocol.messages import Authority, AuthorityKind
 from gridops.protocol.outbox import Entry
 from gridops.trust.root import RootChain
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """When nothing is done by itself, and the rules of the zones that say so."""
+
+    windows: tuple[Window, ...] = ()
+    zones: Mapping[str, ZoneRules] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +43,7 @@ class Rights:
     permitted: Permitted
     chain: RootChain
     now_ms: int
+    hours: Hours = Hours()
 
     @property
     def book(self) -> ScopeBook:
@@ -60,10 +73,13 @@ def may_issue(rights: Rights, action: Action) -> Authority | No:
         return no
     replica, warrant = action.replica, rights.warrant(action.replica)
     if (warrant is None or _worn_out(rights, replica, warrant)) and _restores(rights, action):
-        return Authority(kind=AuthorityKind.STANDING, action_class=ActionClass.REPAIR, approvals=())
+        no = _shut(rights, action, ActionClass.REPAIR)
+        return no or Authority(kind=AuthorityKind.STANDING, action_class=ActionClass.REPAIR, approvals=())
     if warrant is None:
         return No(GO416.code, f"{replica}: nobody has decided this yet, it waits for a plan")
     no = _worn_out(rights, replica, warrant) or _not_standing(rights, replica, warrant)
+    if no is None and warrant.kind is AuthorityKind.STANDING:
+        no = _shut(rights, action, warrant.action_class)
     if no is not None:
         return no
     return Authority(kind=warrant.kind, action_class=warrant.action_class, approvals=warrant.approvals)
@@ -78,12 +94,14 @@ def still_right(rights: Rights, entry: Entry) -> No | None:
     replica = action.replica
     warrant = rights.warrant(replica)
     if entry.authority.kind is AuthorityKind.STANDING and _restores(rights, action):
-        return _standing_refused(rights, replica, entry.authority.action_class)
+        refused = _standing_refused(rights, replica, entry.authority.action_class)
+        return refused or _shut(rights, action, entry.authority.action_class)
     if warrant is None:
         return No(GO416.code, f"{replica}: its plan is not in force any more")
     no = _worn_out(rights, replica, warrant) or not_the_last(rights, action)
     if no is None and entry.authority.kind is AuthorityKind.STANDING:
         no = _standing_refused(rights, replica, entry.authority.action_class)
+        no = no or _shut(rights, action, entry.authority.action_class)
     return no or _not_displacing(rights, replica, warrant)
 
 
@@ -98,6 +116,12 @@ def may_start(rights: Rights, a: Assignment) -> No | None:
     else:
         no = _worn_out(rights, a.replica, warrant) or _not_standing(rights, a.replica, warrant)
     return None if no is None or _restored(rights, a) else no
+
+
+def mends(rights: Rights, action: Action) -> bool:
+    """It is repair: decided as such, or the new start of what was started there once."""
+    warrant = rights.warrant(action.replica)
+    return _restores(rights, action) or (warrant is not None and warrant.action_class is ActionClass.REPAIR)
 
 
 def not_the_last(rights: Rights, action: Action) -> No | None:
@@ -118,6 +142,24 @@ def not_the_last(rights: Rights, action: Action) -> No | None:
     if rights.permitted.automatic and profile in mode.automatic.last_replica:
         return None
     return No(GO422.code, f"it is the last replica of {profile}, and nobody typed its name")
+
+
+def _shut(rights: Rights, action: Action, action_class: ActionClass) -> No | None:
+    """Why a window closes a step that nobody approved. What is half done is finished: staying down is no rest."""
+    if isinstance(action, Unload) or _broken_off(rights, action):
+        return None
+    meant = ActionClass.REPAIR if _restores(rights, action) else action_class
+    found = shut(rights.hours.windows, (meant,), rights.hours.zones, rights.now_ms)
+    return None if found is None else No(HELD_WINDOW.code, f"{action.replica}: {found}")
+
+
+def _broken_off(rights: Rights, action: Action) -> bool:
+    """Its former self has left this very host so that it can start, and has not been followed by anything yet."""
+    started, host = rights.book.carried_out.get(action.replica), rights.state.hosts.get(action.host)
+    if not isinstance(action, Warm) or host is None or started is None or started[0].host != action.host:
+        return False
+    ended_ms = max((host.cooled.get((kind, action.replica), 0) for kind in ("drain", "unload")), default=0)
+    return ended_ms > host.cooled.get(("warm", action.replica), 0)
 
 
 def _restores(rights: Rights, action: Action) -> bool:

@@ -6,10 +6,12 @@ never made durable: the newest wins, and after a restart hosts are silent until 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gridops.base.ids import CommitId, Digest, HostId, ReplicaId, ScopeName
 from gridops.base.record import digest_of
+from gridops.base.windows import ZoneRules
 from gridops.controller.core.roster import Roster
 from gridops.model.intent import Desired, Intent
 from gridops.model.plan import Plan
@@ -108,6 +110,8 @@ class Soft:
     scopes: dict[ScopeName, ScopeSoft] = field(default_factory=dict)
     git: GitSoft = field(default_factory=GitSoft)
     listed: Roster | None = None
+    zones: Mapping[str, ZoneRules] = field(default_factory=dict)
+    """Rules of the time zones that the budgets name; the shell reads them with each new intent."""
     digested: tuple[Desired, Digest] | None = None
     project_error: str | None = None
     """Why writing to git failed last; never blocks anything."""
