@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gridops.base.codes.placement import HELD_DISRUPTION, HELD_WINDOW
 from gridops.controller.core.budgeting import circumstances
 from gridops.model.action import Drain, Warm
+from gridops.model.snapshot import ResidencyState
 from gridops.protocol import outbox as ob
 from tests.controller.fleet import DEFAULT, HOSTS, NOW, POLICIES, Desk, Fleet, profile
 from tests.controller.test_reconcile import WIDE, finish, held, open_kinds, slow, started
@@ -174,6 +177,11 @@ def test_what_grows_disrupts_nobody_and_what_moves_is_on_its_way_until_it_serves
     finish(desk, "warm")
     desk.settle(8)
     assert (now_of(desk).disrupted, now_of(desk).moving) == ((), ())  # type: ignore[attr-defined]
+    for agent in fleet.agents.values():
+        room = agent.room
+        room.residencies = {k: replace(r, state=ResidencyState.WARMING) for k, r in room.residencies.items()}
+    desk.beat()
+    assert now_of(desk).disrupted == ("coder/1",)  # type: ignore[attr-defined]
     desk.controller.close()
 
 
