@@ -49,8 +49,16 @@ class Artifacts:
 
     def locate(self, artifact: Artifact, stop: Event) -> Path:
         """The proved first file; the others stand beside it by their relative paths. Fetches what it may."""
+        return self._present(artifact, stop)[0]
+
+    def obtain(self, artifact: Artifact, stop: Event) -> int | None:
+        """Make it present and proved: the bytes that had to come. None: it was there, and was only proved."""
+        return sum(file.size_bytes for file in artifact.files) if self._present(artifact, stop)[1] else None
+
+    def _present(self, artifact: Artifact, stop: Event) -> tuple[Path, bool]:
+        """The proved first file, and whether the files had to come."""
         try:
-            return self._find(artifact, stop)
+            return self._find(artifact, stop), False
         except Refusal as refusal:
             if artifact.source is None:
                 raise
@@ -63,7 +71,7 @@ class Artifacts:
                     hints=("put the file into a folder that agent.toml lists under artifact_folders",),
                 ) from refusal
         self._fetch(artifact, Path(unquote(urlsplit(artifact.source).path)), stop)
-        return self._find(artifact, stop)
+        return self._find(artifact, stop), True
 
     def cached(self) -> tuple[Digest, ...]:
         """Every digest this host holds and has proved, by files that still look as they did then."""

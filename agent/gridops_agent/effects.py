@@ -219,13 +219,13 @@ class Effects:
     async def _load(self, body: Digest, load: Load) -> None:
         flag = self._transfers[body] = Flag()
         try:
-            await asyncio.to_thread(self._tools.artifacts.locate, load.artifact, flag)
+            fetched = await asyncio.to_thread(self._tools.artifacts.obtain, load.artifact, flag)
         except TakenBack:
             ended = Ended(body, Outcome.VOIDED)
         except Refusal as refusal:
             ended = Ended(body, Outcome.FAILED, refusal.code, _words(refusal))
         else:
-            ended = Ended(body, Outcome.SUCCEEDED)
+            ended = Ended(body, Outcome.SUCCEEDED, fetched_bytes=fetched)
         finally:
             del self._transfers[body]
         await self.tell(ended)

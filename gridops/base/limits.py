@@ -89,6 +89,9 @@ REPLICA_NAMES_KEPT = 1 << 16
 EVENTS_IN_MEMORY = 1_000
 INVITES = 1_000
 PENDING_HOSTS = 1_000
+LESSONS_PER_HOST = 256
+"""What a host's receipts taught, each of one artifact revision. Double: weights of a year ago are still known where
+models change weekly; half: a host of 128 residencies forgets some of those that run."""
 
 JOURNAL_ROWS_KEPT = 1_000_000
 JOURNAL_ROWS_CHECKED = 100_000

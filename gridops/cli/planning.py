@@ -27,6 +27,7 @@ from gridops.files.plandoc import read_plan
 from gridops.files.projection import PlanBranch
 from gridops.files.tree import WorkingTree
 from gridops.model.intent import Intent
+from gridops.model.learned import Learned
 from gridops.model.plan import Plan
 from gridops.model.snapshot import Snapshot, SnapshotSource
 from gridops.planner.check import check
@@ -50,6 +51,7 @@ class Seen:
     watching_since_ms: int | None = None
     waiting: Mapping[ScopeName, Plan] = field(default_factory=dict)
     """What waits for people, by scope."""
+    learned: Learned | None = None
     note: str = ""
     """Why it is not a better source, for people."""
 
@@ -146,7 +148,8 @@ def inputs_of(place: Place, intent: Intent, scope: ScopeName, seen: Seen, now_ms
     """What the planner is asked."""
     parent = seen.targets.get(scope)
     since, waiting = seen.watching_since_ms, seen.waiting.get(scope)
-    return Inputs(intent, scope, place.fleet, seen.snapshot, parent, now_ms, __version__, since, waiting)
+    asked = Inputs(intent, scope, place.fleet, seen.snapshot, parent, now_ms, __version__, since, waiting)
+    return replace(asked, learned=seen.learned)
 
 
 def from_base(place: Place, base: Intent, scope: ScopeName, seen: Seen, now_ms: int) -> Seen:
@@ -196,9 +199,10 @@ def _live(context: Context) -> Seen:
         targets = {ScopeName(t["scope"]): from_data(Plan, t["plan"]) for t in answer["targets"]}
         waiting = {ScopeName(t["scope"]): from_data(Plan, t["plan"]) for t in answer.get("proposals", ())}
         since = int(answer["watching_since_ms"])
+        learned = from_data(Learned, answer["learned"]) if answer.get("learned") is not None else None
     except (Malformed, LookupError, TypeError, ValueError) as error:
         raise Unreachable(f"the controller's snapshot is not of a form this version knows: {error}") from error
-    return Seen(snapshot, targets, since, waiting)
+    return Seen(snapshot, targets, since, waiting, learned=learned)
 
 
 def _stored(place: Place, scope: ScopeName) -> Snapshot | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gridops.base.ids import CommitId, Digest, HostId, KeyId, PersonName, PlanId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import record
+from gridops.model.learned import Learned
 from gridops.model.plan import Decision, Plan, ReadSet, Retirement, Unplaced
 from gridops.model.policy import ActionClass
 from gridops.model.snapshot import Residency, Snapshot
@@ -237,6 +238,8 @@ class SnapshotDoc:
     targets: tuple[TargetPlanDoc, ...]
     proposals: tuple[TargetPlanDoc, ...] = ()
     """What waits for people: a plan made now keeps to it where nothing speaks against it."""
+    learned: Learned | None = None
+    """How long fetches and starts took on each host, and how often they failed. None: nothing was learned yet."""
 
 
 @record

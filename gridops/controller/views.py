@@ -14,6 +14,7 @@ from gridops.base.record import to_bytes
 from gridops.base.units import render_instant, render_ms
 from gridops.controller import documents as d
 from gridops.controller.core import apply as applying
+from gridops.controller.core.lessons import learned
 from gridops.controller.core.modes import Permitted, overdue, permitted
 from gridops.controller.core.observe import fresh, seen
 from gridops.controller.core.progress import LOCK_IDLE_MS, Progress
@@ -86,6 +87,7 @@ def snapshot(view: View) -> d.SnapshotDoc:
         snapshot=seen(view.soft, view.roster, None, view.now_ms),
         targets=tuple(d.TargetPlanDoc(scope=s, plan=p) for s, p in targets if p is not None),
         proposals=tuple(d.TargetPlanDoc(scope=s, plan=p) for s, p in waiting),
+        learned=learned(view.state.hosts, view.roster.desired.profiles, view.now_ms),
     )
 
 

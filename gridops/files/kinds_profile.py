@@ -262,7 +262,11 @@ PROFILE = Block(
             Field("utilization", Share(low=1, high=PPM), "Share of its lanes that may be busy.", "utilization_ppm"),
             Field("service", Span(low=1), "Expected time of one request.", "service_ms"),
             Field("latency_slo", Span(low=1), "Latency that users accept.", "latency_slo_ms"),
-            Field("queue_per_replica", Int(1), "Waiting requests that justify another replica."),
+            Field(
+                "queue_per_replica",
+                Int(1),
+                "Waiting requests for each lane that should stand; from so many on, one replica more.",
+            ),
         ),
         "How load turns into replicas.",
     ),

@@ -122,6 +122,8 @@ class Cost:
     copy_bytes: int = 0
     start_ms: int = 0
     dip: int = 0
+    learned: bool | None = None
+    """True: the time rests on what fetches and starts took on that host. None: on its link, or the profile's guess."""
 
 
 @record

@@ -161,6 +161,8 @@ class DemandRules:
     service_ms: int = 5_000
     latency_slo_ms: int = 5_000
     queue_per_replica: int = 2
+    """Waiting requests for each lane that should stand; from so many on, one replica stands to spare. Of replicas with
+    one lane it is what its name says: wider ones serve more of the queue each."""
 
 
 @record

@@ -27,6 +27,7 @@ from gridops.planner.choices import recorded
 from gridops.planner.diff import Reasons, decisions_digest, diff, side, side_of, terms_differences
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.incumbents import Incumbent, Verdict, mark
+from gridops.planner.learned import experience_of
 from gridops.planner.recall import Shelf
 from gridops.planner.report import notes, shortfalls, waiting
 from gridops.planner.targets import Targets, terms_of
@@ -182,10 +183,10 @@ def _cause_of_staying(seat: Seated, changed: Mapping[ProfileName, Cause]) -> Cau
 
 
 def _cost(world: World, seat: Seated) -> Cost:
-    """Bytes to copy and time to start on the target. A link's known rate tells better than the profile's guess."""
-    view = world.hosts[seat.assignment.seat.host]
-    copy = sum(f.size_bytes for f in seat.launch.artifact.files if f.sha256 not in view.cached)
-    timing = world.profiles[seat.assignment.profile].timing
-    rate = next((n.rate_bps for n in view.host.links if n.name == "download"), 0)
-    load = 0 if copy == 0 else copy * 8_000 // rate if rate else timing.load_ms
-    return Cost(copy_bytes=copy, start_ms=load + timing.warm_ms, dip=int(seat.dip))
+    """Bytes to copy and time to start on the target: as learned there, else by the link, else the profile's guess."""
+    start = experience_of(world).start(
+        world.profiles[seat.assignment.profile], seat.launch, world.hosts[seat.assignment.seat.host]
+    )
+    return Cost(
+        copy_bytes=start.copy_bytes, start_ms=start.all_ms, dip=int(seat.dip), learned=True if start.learned else None
+    )

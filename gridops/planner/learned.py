@@ -2,7 +2,8 @@
 
 A record counts for its host, profile, config and artifact revision alone, so that new weights begin with the prior:
 the link's rate or the profile's own guess. It takes `LEARN_TRUSTED` samples to replace the prior; until then the two
-are blended. Old, impossible and negative records are ignored, never guessed at. Called by `rank_harm` and `cache`.
+are blended. Old, impossible and negative records are ignored, never guessed at. Called by `rank_harm` and `cache` for
+all hosts at once, and by `look_ahead` and `assemble` for single ones.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dataclasses import dataclass, field
 from gridops.base import canon
 from gridops.base.ids import ConfigName, Digest, HostId, ProfileName
 from gridops.model.learned import FailedStarts, Lead, LearnedTime, MeasuredSpeed, TimeKind
+from gridops.model.plan import Launch
 from gridops.model.profile import Artifact, Config, Profile
 from gridops.planner.constants import FAILURES_COUNTED, LEARN_CAP_MS, LEARN_TRUSTED, LEARN_VALID_MS
-from gridops.planner.world import World, clock
+from gridops.planner.recall import Shelf
+from gridops.planner.world import HostView, World, clock
 
 
 def revision_of(artifact: Artifact) -> Digest:
@@ -34,6 +37,21 @@ class Key:
 
 def key_of(profile: Profile, config: Config) -> Key:
     return Key(profile.name, config.name, revision_of(config.artifact))
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a start on one host takes, the link to itself."""
+
+    copy_bytes: int
+    fetch_ms: int
+    warm_ms: int
+    learned: bool
+    """Something of it was learned on that host."""
+
+    @property
+    def all_ms(self) -> int:
+        return self.fetch_ms + self.warm_ms
 
 
 @dataclass(slots=True)
@@ -72,6 +90,28 @@ class Experience:
         """As recorded: how far they are believed is `speed`'s question, for they fade within minutes."""
         return self._speeds.get(about, {})
 
+    def believed(self, about: Key) -> tuple[LearnedTime | FailedStarts, ...]:
+        """Every record of it that is believed, in one order: equal for two plans where they were taught the same."""
+        times = [t for kind in TimeKind for _, t in sorted(self.times(kind, about).items())]
+        return (*times, *(f for _, f in sorted(self._failures.get(about, {}).items())))
+
+    def start(self, profile: Profile, config: Config | Launch, view: HostView) -> Start:
+        """How long files that are not there take to come to a host, and the start after it."""
+        name = config.config if isinstance(config, Launch) else config.name
+        about, host = Key(profile.name, name, revision_of(config.artifact)), view.host.id
+        fetched, warmed = self.times(TimeKind.FETCH, about).get(host), self.times(TimeKind.WARM, about).get(host)
+        whole = sum(f.size_bytes for f in config.artifact.files)
+        copy = sum(f.size_bytes for f in config.artifact.files if f.sha256 not in view.cached)
+        rate = next((n.rate_bps for n in view.host.links if n.name == "download"), 0)
+        fetch_ms = 0
+        if copy and fetched is not None:
+            full = blend(whole * 8_000 // rate if rate else profile.timing.load_ms, fetched)
+            fetch_ms = full * copy // whole
+        elif copy:
+            fetch_ms = copy * 8_000 // rate if rate else profile.timing.load_ms
+        warm_ms = profile.timing.warm_ms if warmed is None else blend(profile.timing.warm_ms, warmed)
+        return Start(copy, fetch_ms, warm_ms, bool(copy and fetched is not None) or warmed is not None)
+
     def lead_ms(self, profile: ProfileName) -> int | None:
         """How long there is between the first sign of demand and demand. None: nobody knows."""
         found = self._leads.get(profile)
@@ -80,6 +120,12 @@ class Experience:
     def _recent(self, at_ms: int) -> bool:
         age = clock(self.world.inputs) - at_ms
         return -self.world.planning.heartbeat.future_skew_ms <= age < LEARN_VALID_MS
+
+
+def experience_of(world: World) -> Experience:
+    """One for a world, whoever asks."""
+    shelf: Shelf[Experience] = world.recall.shelf("experience")
+    return shelf.of("all", (world,), lambda: Experience(world))
 
 
 def blend(prior_ms: int, learned: LearnedTime) -> int:

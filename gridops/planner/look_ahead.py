@@ -1,7 +1,8 @@
 """How long the next replica of a profile would take until it serves, on the fastest host it may use.
 
-Demand that rises is planned for as far ahead as that (`sizing`). Counts of asked hosts bound the work, never a clock.
-It is a property of hosts and rules alone: whether a host has room is `place`'s question.
+By what was learned there, else by the link, else by the profile's own guess. Demand that rises is planned for as far
+ahead as that (`sizing`). Counts of asked hosts bound the work, never a clock. It is a property of hosts and rules
+alone: whether a host has room is `place`'s question.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gridops.base.ids import Digest, HostId
+from gridops.model.learned import TimeKind
 from gridops.model.profile import Config, Profile
 from gridops.planner.constants import START_HOSTS
 from gridops.planner.eligible import Way, open_way
+from gridops.planner.learned import experience_of, key_of
 from gridops.planner.world import HostView, World
 
 
@@ -29,25 +32,27 @@ class Starts:
         """Load and warm time on the fastest host. `taken`: hosts of the profile's replicas, one entry each."""
         most = profile.max_per_host
         full = {h for h, n in Counter(taken).items() if most is not None and n >= most}
-        timing = profile.timing
+        experience = experience_of(self.world)
         best: int | None = None
         for config in profile.configs:
-            for view in self._candidates(config):
-                fetch = _fetch_ms(view, config, timing.load_ms)
-                if best is not None and fetch >= best:
+            for view in self._candidates(profile, config):
+                start = experience.start(profile, config, view).all_ms
+                if best is not None and start >= best:
                     continue
                 if view.host.id not in full and isinstance(open_way(profile, config, view, self.world.planning), Way):
-                    best = fetch
-            if best == 0:
-                break
-        return (timing.load_ms if best is None else best) + timing.warm_ms
+                    best = start
+        return profile.timing.load_ms + profile.timing.warm_ms if best is None else best
 
-    def _candidates(self, config: Config) -> Iterator[HostView]:
-        """Open hosts that hold the artifact, then those with the fastest links."""
+    def _candidates(self, profile: Profile, config: Config) -> Iterator[HostView]:
+        """Open hosts that are known to be quick, those that hold the artifact, then those with the fastest links."""
         if self._fast is None:
             self._look()
         assert self._fast is not None
-        files = config.artifact.files
+        files, experience, about = config.artifact.files, experience_of(self.world), key_of(profile, config)
+        for kind in (TimeKind.WARM, TimeKind.FETCH):
+            quick = sorted(experience.times(kind, about).values(), key=lambda t: (t.ewma_ms, t.host))[:START_HOSTS]
+            views = (self.world.hosts.get(t.host) for t in quick)
+            yield from (v for v in views if v is not None and v.closed is None)
         yield from self._holders.get(files[0].sha256, [])[:START_HOSTS] if files else ()
         yield from self._fast
 
@@ -57,13 +62,6 @@ class Starts:
         for view in views:
             for file in sorted(view.cached):
                 self._holders.setdefault(file, []).append(view)
-
-
-def _fetch_ms(view: HostView, config: Config, load_ms: int) -> int:
-    """Nothing where the artifact is; by a known link's rate; else the profile's own guess."""
-    copy = sum(f.size_bytes for f in config.artifact.files if f.sha256 not in view.cached)
-    rate = _download(view)
-    return 0 if copy == 0 else copy * 8_000 // rate if rate else load_ms
 
 
 def _download(view: HostView) -> int:

@@ -108,6 +108,7 @@ def pressure_of(profile: Profile, entry: ProfileForecast, offered_mlanes: int) -
 def slots(profile: Profile, pressure: Pressure, headroom_ppm: int) -> int:
     """Lanes that should stand: demand with headroom at the target utilisation, and enough for who waits.
 
+    The queue is counted in lanes, like demand: whoever waits needs a lane, and a wide replica brings several.
     Latency multiplies the demand and not the queue: waiting shows in both, and would be counted twice.
     """
     busy = pressure.offered_mlanes * (PPM + headroom_ppm) * pressure.latency_ppm * pressure.error_ppm

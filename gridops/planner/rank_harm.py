@@ -29,7 +29,7 @@ from gridops.planner.constants import (
     WAITING_MLANES,
 )
 from gridops.planner.grid import Grid, Ints
-from gridops.planner.learned import Experience, Key, blend, key_of
+from gridops.planner.learned import Key, blend, experience_of, key_of
 from gridops.planner.pressure import MILLI, is_asked, known, offered
 from gridops.planner.recall import Shelf
 from gridops.planner.speed import Speeds
@@ -70,7 +70,7 @@ class Harms:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self.experience = Experience(grid.world)
+        self.experience = experience_of(grid.world)
         self._speeds = Speeds(grid.terrain, self.experience)
         self._entries = known(grid.world)
         shelf: Shelf[tuple[Ints, Ints]] = grid.world.recall.shelf("unrest")

@@ -114,13 +114,18 @@ def _chain(plan: Plan, decision: Decision | None, context: Context, style: Style
         reason = clean(why(decision, style.symbols.arrow))
         lines += hang("  because  ", f"{reason}{f'   {clean(at)}' if at else ''}", style.width)
         if cost(decision):
-            lines += hang("  costs    ", cost(decision), style.width)
+            lines += hang("  costs    ", f"{cost(decision)}{_learned(decision)}", style.width)
     commit = "files that are not committed"
     if plan.intent.commit is not None:
         changed = " and uncommitted changes" if plan.intent.dirty else ""
         commit = f'{short(plan.intent.commit, 7)} "{clean(plan.intent.subject)}"{changed}'
     lines += hang("  commit   ", commit, style.width)
     return [*lines, *hang("  state    ", state_words(plan, context).removeprefix("state").lstrip(": "), style.width)]
+
+
+def _learned(decision: Decision) -> str:
+    """Says so where the time is no guess: it was learned from what the very host did."""
+    return f" (learned on {decision.target.host})" if decision.cost.learned and decision.target is not None else ""
 
 
 def _runs(plan: Plan, assignment: Assignment, style: Style) -> list[str]:

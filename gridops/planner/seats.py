@@ -22,6 +22,7 @@ from gridops.planner.constants import REVIEW_PPM
 from gridops.planner.draft import Draft, Item, may_dip
 from gridops.planner.fill import filled, filled_of
 from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Grid, Ints
+from gridops.planner.learned import key_of
 from gridops.planner.openings import Opening
 from gridops.planner.rank import Rank
 from gridops.planner.rank_harm import Harms
@@ -159,15 +160,25 @@ class Seats:
     def _opening(self, profile: Profile, position: int) -> Opening:
         """As the last plan found it, if both begin with the same hosts, profiles and placement."""
         grid, world = self.grid, self.draft.world
-        told = world.inputs.forecast is not None or world.inputs.learned is not None
+        learned = world.inputs.learned
+        # What is measured fades from one moment to the next, and a forecast is another each time.
+        told = world.inputs.forecast is not None or (learned is not None and bool(learned.speeds))
         if told or grid.seen != grid.began or len(grid.ids) * len(world.profiles) > OPENINGS_KEPT:
             return Opening(self.harms, self._scarcity, profile, position)
         shelf: Shelf[Opening] = world.recall.shelf("openings")
-        name, sources = (profile.name, position), (profile, grid.start, grid.numbers, self._scarcity)
+        name = profile.name, position
+        sources = profile, grid.start, grid.numbers, self._scarcity, self._taught(profile, position)
         last = shelf.get(name, sources)
         made = Opening(self.harms, self._scarcity, profile, position) if last is None else last.again(self.harms)
         shelf.put(name, sources, made.again(self.harms))
         return made
+
+    def _taught(self, profile: Profile, position: int) -> tuple[object, ...]:
+        """What is believed of times and failures; the same object as last time where it is the same."""
+        shelf: Shelf[tuple[object, ...]] = self.draft.world.recall.shelf("taught")
+        name, now = (profile.name, position), self.harms.experience.believed(key_of(profile, profile.configs[position]))
+        last = shelf.last(name)
+        return shelf.put(name, (), last if last is not None and last == now else now)
 
     def width(self, name: ProfileName) -> tuple[int, int]:
         """How constrained and how large a profile is, for `order`."""

@@ -118,6 +118,8 @@ class Receipt:
     detail: str | None = None
     began_ms: int
     ended_ms: int
+    fetched_bytes: int | None = None
+    """For a load: what had to come over the link. None: nothing, so that its duration says nothing about a fetch."""
 
 
 @record

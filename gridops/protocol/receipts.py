@@ -29,6 +29,7 @@ class Statement:
     detail: str | None = None
     began_ms: int
     ended_ms: int
+    fetched_bytes: int | None = None
 
 
 @record
@@ -64,6 +65,7 @@ def state(receipts: Receipts, boot: str, statement: Statement) -> tuple[Receipts
         detail=statement.detail,
         began_ms=statement.began_ms,
         ended_ms=statement.ended_ms,
+        fetched_bytes=statement.fetched_bytes,
     )
     grown = replace(receipts, head=receipt.rseq, prev=digest_of(receipt), kept=(*receipts.kept, receipt))
     return _bounded(grown), receipt

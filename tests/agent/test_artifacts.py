@@ -136,6 +136,14 @@ def test_a_copy_is_published_whole_under_the_artifacts_digest(shelf: Shelf, tmp_
     assert shelf.locate(wanted) == found, "the cache is enough"
 
 
+def test_an_artifact_tells_what_had_to_come_and_nothing_where_it_was(shelf: Shelf, tmp_path: Path) -> None:
+    origin = tmp_path / "origin.gguf"
+    origin.write_bytes(b"weights")
+    wanted = artifact(file_of("m.gguf", b"weights"), source=f"file://{origin}")
+    assert shelf.here().obtain(wanted, Event()) == len(b"weights")
+    assert shelf.here().obtain(wanted, Event()) is None
+
+
 def test_a_rotten_copy_in_the_cache_is_set_aside_and_fetched_again(shelf: Shelf, tmp_path: Path) -> None:
     origin = tmp_path / "m.gguf"
     origin.write_bytes(b"weights")

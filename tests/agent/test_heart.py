@@ -162,6 +162,14 @@ def test_a_body_granted_again_is_answered_with_its_receipt_and_not_run_again(sto
     assert len(story.host.receipts.kept) == 1
 
 
+@pytest.mark.parametrize("fetched", [5_000_000, None])
+def test_a_receipt_says_what_a_load_had_to_fetch(story: Story, fetched: int | None) -> None:
+    body = story.begun(b.load())
+    story.tell(Ended(body, Outcome.SUCCEEDED, fetched_bytes=fetched))
+    (receipt,) = owed(story.host.receipts)
+    assert (receipt.body, receipt.fetched_bytes) == (body, fetched)
+
+
 def test_a_void_before_the_effect_begins_ends_the_command(story: Story) -> None:
     body = story.issue(b.warm())
     story.hear(b.sealed(b.grant(story.bodies[0], mode=GrantMode.VOID)))

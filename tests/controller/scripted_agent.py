@@ -52,6 +52,10 @@ class Room:
     """Action kind to the code it fails with."""
     slow: set[str] = field(default_factory=set)
     """Action kinds that do not end until `finish`."""
+    takes: dict[str, int] = field(default_factory=dict)
+    """Action kind to the milliseconds that its receipt claims."""
+    there: set[Digest] = field(default_factory=set)
+    """Files in its folders that nobody has proved yet: a load has nothing to fetch."""
 
     def bump(self) -> None:
         self.generation += 1
@@ -242,11 +246,16 @@ class ScriptedAgent:
             term=term,
             outcome=outcome,
             code=code,
-            began_ms=self.now_ms,
+            began_ms=self.now_ms - self.room.takes.get(body.action.kind, 0),
             ended_ms=self.now_ms,
+            fetched_bytes=self._fetched(body.action) if outcome is Outcome.SUCCEEDED else None,
         )
         self.receipts, receipt = chain_of_receipts.state(self.receipts, self.boot, statement)
         self.fence = fences.settle(self.fence, identity_of, receipt.rseq)
+
+    def _fetched(self, action: Action) -> int | None:
+        files = action.artifact.files if isinstance(action, Load) else ()
+        return None if self.room.there.issuperset(f.sha256 for f in files) else sum(f.size_bytes for f in files)
 
 
 def _running(action: Warm, body: Digest, now_ms: int) -> Residency:

@@ -15,13 +15,19 @@ from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
 from gridops.base.record import Pieces, digest_of, from_bytes, to_bytes
 from gridops.model.fleet import Domain, Drain, HostKey
 from gridops.model.intent import Desired
+from gridops.model.learned import Learned, LearnedTime, TimeKind
 from gridops.model.plan import Plan
 from gridops.model.policy import Headroom, PlanningPolicy, Search
-from gridops.model.profile import Colocation, PlacementRules, Restart
+from gridops.model.profile import Colocation, PlacementRules, Profile, Restart
 from gridops.model.snapshot import HostReport, HostState, Residency, ResidencyState, Snapshot
 from gridops.planner import gather, world
+from gridops.planner.constants import LEARN_VALID_MS
+from gridops.planner.learned import revision_of
+from gridops.planner.openings import Opening
 from gridops.planner.planner import Inputs, Recall, plan
+from gridops.planner.rank_harm import Harms
 from gridops.planner.recall import Shelf
+from gridops.planner.scarce import Scarcity
 from gridops.planner.world import look
 from tests.planner.fleet import GIB, Fleet, config, digest, host, profile, report, with_external
 from tests.planner.worlds import Cook, Drawn, change, later, make_fleet, rolled
@@ -238,6 +244,69 @@ def test_silence_that_lasts_is_told_by_its_length() -> None:
         assert to_bytes(made) == to_bytes(plan(late.inputs()))
         causes |= {d.cause.detail for d in made.to_do}
     assert len(causes) > 1
+
+
+def choosing() -> Fleet:
+    """One profile has no seat yet, and two empty hosts to choose from."""
+    hosts = tuple(host(f"h{n}", (24,)) for n in (20, 21))
+    only = PlacementRules(allow_hosts=tuple(h.id for h in hosts))
+    fleet = but_profile(standing(), "vast", configs=(config("vast-q4", 20),), placement=only)
+    return fleet.but(hosts=(*fleet.hosts, *hosts), keys=None)
+
+
+def lesson(fleet: Fleet, on: str, ms: int, **more: Any) -> LearnedTime:
+    wanted = next(p for p in fleet.profiles if p.name == "vast")
+    first = wanted.configs[0]
+    return LearnedTime(
+        host=HostId(on),
+        profile=wanted.name,
+        config=first.name,
+        revision=revision_of(first.artifact),
+        kind=TimeKind.FETCH,
+        count=8,
+        ewma_ms=ms,
+        last_ms=more.pop("last_ms", fleet.now),
+        **more,
+    )
+
+
+def test_what_was_learned_since_counts_and_what_was_not_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second host taught something about one profile: only that one is asked anew, and the plan is the first's."""
+    fleet, recall = choosing(), Recall()
+    one, two = lesson(fleet, "h20", 900_000), lesson(fleet, "h21", 1_000)
+
+    def asked(*times: LearnedTime, now: int = fleet.now) -> Inputs:
+        copies = tuple(replace(t) for t in times)
+        return replace(fleet.but(now=now).inputs(), learned=Learned(times=copies))
+
+    opened: list[str] = []
+    really = Opening.__init__
+
+    def opening(self: Opening, harms: Harms, scarcity: Scarcity, of: Profile, position: int) -> None:
+        opened.append(of.name)
+        really(self, harms, scarcity, of, position)
+
+    monkeypatch.setattr(Opening, "__init__", opening)
+    plan(asked(one), recall)
+    places = []
+    for times, expected in (((one,), []), ((one, two), ["vast"]), ((one, two), []), ((two,), ["vast"]), ((), ["vast"])):
+        opened.clear()
+        made = plan(asked(*times), recall)
+        assert opened == expected, times
+        places.append(next(a.seat.host for a in made.placement if a.profile == "vast"))
+        assert to_bytes(made) == to_bytes(plan(asked(*times)))
+    assert places == ["h21", "h21", "h21", "h21", "h20"]
+
+
+def test_what_was_learned_too_long_ago_is_not_remembered_either() -> None:
+    fleet, recall = choosing(), Recall()
+    learned, places = Learned(times=(lesson(fleet, "h20", 900_000),)), []
+    for ms in (0, LEARN_VALID_MS - 1_000, LEARN_VALID_MS):
+        late = replace(after_ms(fleet, ms).inputs(), learned=learned)
+        made = plan(late, recall)
+        assert to_bytes(made) == to_bytes(plan(late))
+        places.append(next(a.seat.host for a in made.placement if a.profile == "vast"))
+    assert places == ["h21", "h21", "h20"]
 
 
 def test_what_is_the_same_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:

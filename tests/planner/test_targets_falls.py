@@ -38,6 +38,7 @@ FALLS: dict[str, tuple[Fleet, ProfileForecast | None, int]] = {
     "a lower peak within the cooldown": (aged(60), entry(1, watermarks=(at(20, 9), at(14, 4))), 2),
     "a peak before the cooldown": (aged(60), entry(1, watermarks=(at(15, 9),)), 1),
     "a peak from the future": (aged(60), entry(1, watermarks=(at(-2, 9),)), 1),
+    "ready since a moment that has not come": (aged(-2), entry(1, watermarks=(at(0, 1),)), 1),
     "a use from the future": (aged(60), entry(last_used_ms=NOW + 2 * MINUTE), 1),
     "it may be more than likely": (
         aged(60),

@@ -11,12 +11,14 @@ from gridops.base.ids import Digest, HostId, ProfileName
 from gridops.base.record import from_data, to_data
 from gridops.model.fleet import Drain, Host, Link
 from gridops.model.forecast import Band, Evidence, Forecast, ProfileForecast, Watermark
+from gridops.model.learned import Learned, LearnedTime, TimeKind
 from gridops.model.plan import CauseKind, DecisionKind, Plan
 from gridops.model.policy import ActionClass, LookAhead, PlanningPolicy, Risk
 from gridops.model.profile import PlacementRules, Profile, Spread, Timing
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.check import check
 from gridops.planner.constants import WEAK_CONFIDENCE_PPM
+from gridops.planner.learned import revision_of
 from gridops.planner.planner import plan
 from tests.planner.fleet import NOW, Fleet, config, digest, host, profile, running, seats
 
@@ -244,6 +246,57 @@ def test_a_rising_trend_is_planned_for(name: str) -> None:
     asked, happen, expected = RISES[name]
     fleet = happen(standing(wide(1, 6, timing=SLOW)))
     assert wanted(planned(fleet, expect(asked))) == expected
+
+
+def took(on: str, kind: TimeKind, ms: int) -> LearnedTime:
+    first = wide().configs[0]
+    return LearnedTime(
+        host=HostId(on),
+        profile=ProfileName("c"),
+        config=first.name,
+        revision=revision_of(first.artifact),
+        kind=kind,
+        count=8,
+        ewma_ms=ms,
+        last_ms=NOW,
+    )
+
+
+LEARNED: dict[str, tuple[tuple[LearnedTime, ...], Any, int]] = {
+    "one host that fetches in a second": ((took("h5", TimeKind.FETCH, 1_000),), lambda f: f, 1),
+    "one that is drained": (
+        (took("h5", TimeKind.FETCH, 1_000),),
+        lambda f: f.but(drains=(Drain(host=HostId("h5"), reason="fan"),)),
+        2,
+    ),
+    "a start that takes long where nothing has to be fetched": (
+        (took("h5", TimeKind.WARM, 180_000),),
+        lambda f: f.reporting("h5", cached=(digest("q4"),)),
+        2,
+    ),
+    "nothing beyond what everybody takes": ((took("h5", TimeKind.FETCH, 120_000),), lambda f: f, 2),
+}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_rising_trend_is_planned_for_as_far_as_starts_were_learned_to_take(name: str) -> None:
+    times, happen, expected = LEARNED[name]
+    fleet = happen(standing(wide(1, 6, timing=SLOW)))
+    asked = replace(fleet.inputs(), forecast=expect(rising()), learned=Learned(times=times))
+    made = plan(asked)
+    assert check(made, asked) == ()
+    assert wanted(made) == expected
+
+
+def test_one_that_is_on_its_way_is_not_started_a_second_time_for_the_same_trend() -> None:
+    fleet = standing(wide(1, 6, timing=SLOW))
+    made = planned(fleet, expect(rising()))
+    assert wanted(made) == 2
+    new = next(a for a in made.placement if a.replica == "c/2")
+    warming = fleet.but(parent=made).reporting(
+        new.seat.host, residencies=(running(new, made, ResidencyState.WARMING),), cached=(digest("q4"),)
+    )
+    assert wanted(planned(warming, expect(rising()))) == 2
 
 
 def test_a_host_that_is_full_of_the_profile_is_no_fast_start() -> None:

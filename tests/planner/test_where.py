@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gridops.base.ids import ConfigName, HostId, ProfileName
+from gridops.base.ids import ConfigName, HostId, ProfileName, ReplicaId
 from gridops.model.fleet import Link
 from gridops.model.forecast import Forecast
 from gridops.model.learned import FailedStarts, Learned, LearnedTime, MeasuredSpeed, TimeKind
@@ -22,6 +22,9 @@ from gridops.planner.learned import revision_of
 from gridops.planner.place import place
 from gridops.planner.planner import Inputs, plan
 from gridops.planner.rank import PARTS, Rank
+from gridops.planner.render_explain import explain_lines
+from gridops.planner.render_text import Style
+from gridops.planner.render_words import Context
 from gridops.planner.seats import Seats
 from gridops.planner.speed_devices import known_device
 from gridops.planner.targets import choose
@@ -152,6 +155,29 @@ def test_four_samples_replace_the_prior(count: int, expected: int) -> None:
     assert found["harm_starting"][0] == pytest.approx(expected, abs=1_000)
 
 
+def explained(found: Plan) -> list[str]:
+    lines = explain_lines(found, ReplicaId("c/1"), Context(now_ms=NOW), Style(width=100))
+    assert lines is not None
+    return lines
+
+
+def test_a_decision_costs_what_was_learned_and_says_so() -> None:
+    """The time that people read is the one that the seat was judged by."""
+    times = (took("ant", TimeKind.FETCH, 9_000), took("ant", TimeKind.WARM, 2_000))
+    for learned, expected in ((Learned(times=times), (11_000, True)), (Learned(times=times[1:]), (32_000, True))):
+        found = made(fleet_of("ant"), learned)
+        (decision,) = found.decisions
+        assert (decision.cost.start_ms, decision.cost.learned) == expected
+        assert terms(found)["harm_starting"][0] == expected[0]
+        lines = explained(found)
+        assert any(line.strip().startswith("costs") and line.endswith("(learned on ant)") for line in lines)
+    plain = made(fleet_of("ant"), Learned(times=(took("bee", TimeKind.FETCH, 9_000),)))
+    assert (plain.decisions[0].cost.start_ms, plain.decisions[0].cost.learned) == (35_000, None)
+    assert not any("learned" in line for line in explained(plain))
+    there = made(cached(fleet_of("ant"), "ant"), Learned(times=times[:1]))
+    assert there.decisions[0].cost.learned is None, "what was learned of a fetch says nothing where none is needed"
+
+
 def test_what_is_there_does_not_pay_for_a_fetch_again() -> None:
     learned = Learned(times=(took("ant", TimeKind.FETCH, 600_000),))
     found = made(cached(fleet_of("ant"), "ant"), learned)
@@ -246,6 +272,10 @@ MEASURED = {
     "of another profile": (rate("ant", 20, profile=ProfileName("d")), 0),
     "by latency": (delay("ant", 2_000), 30_000),
     "no rate at all": (rate("ant", 0), 0),
+    "a fresh delay keeps no old rate": (
+        replace(rate("ant", 20, at=NOW - 900_000), latency_ms=1_000, latency_count=8, latency_at_ms=NOW),
+        0,
+    ),
     "a hundred times as slow counts as four times": (delay("ant", 100_000), 90_000),
 }
 
@@ -289,6 +319,11 @@ def test_where_little_is_asked_files_win_against_speed_and_where_much_is_speed_d
     fleet, learned = cached(fleet_of("ant", "bee"), "ant"), Learned(speeds=(rate("ant", 20), rate("bee", 40)))
     assert chosen(fleet, learned, expect(entry(0.05, name="c"))) == "ant"
     assert chosen(fleet, learned, expect(entry(0.6, name="c"))) == "bee"
+
+
+def test_what_was_measured_outweighs_what_the_hardware_suggests() -> None:
+    fleet = Fleet(hosts=(gpu("ant", "Tesla T4"), gpu("bee", "NVIDIA GeForce RTX 4090")), profiles=(WANTED,))
+    assert chosen(fleet, Learned(speeds=(rate("ant", 40), rate("bee", 20)))) == "ant"
 
 
 def test_unknown_hardware_is_neither_fast_nor_slow() -> None:

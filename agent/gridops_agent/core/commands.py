@@ -198,6 +198,7 @@ def _receipt(host: Host, body: Body, term: Term, now_ms: int, event: Ended, bega
         detail=told(event.detail) if event.detail is not None else None,
         began_ms=began_ms if began_ms is not None else now_ms,
         ended_ms=now_ms,
+        fetched_bytes=event.fetched_bytes,
     )
     chain, receipt = receipts.state(host.receipts, host.boot, statement)
     return replace(host, receipts=chain, fence=settle(host.fence, event.body, receipt.rseq)), (BeatSoon(),)

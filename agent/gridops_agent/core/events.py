@@ -63,6 +63,8 @@ class Ended(_About):
     outcome: Outcome
     code: str | None = None
     detail: str | None = None
+    fetched_bytes: int | None = None
+    """What a load had to bring here. None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from gridops.base.ids import ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of
 from gridops.controller.core import rows as r
 from gridops.controller.core.learned import count_again, counts, failed, learn_terms, trim
+from gridops.controller.core.lessons import learn
 from gridops.controller.core.state import (
     Accepted,
     Apply,
@@ -231,6 +232,7 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
     if isinstance(action, Warm):
         _book(state, entry.body.scope).retry.discard(action.replica)
     if receipt.outcome is Outcome.SUCCEEDED:
+        learn(book, action, receipt, None, at_ms)
         learn_terms(book, action, entry.digest)
         if isinstance(action, Warm):
             started = Seat(host=action.host, devices=action.devices), identity(action.launch)
@@ -246,6 +248,7 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
     elif receipt.outcome is not Outcome.VOIDED:
         before = book.attempts.get(key, Attempt())
         book.attempts[key] = failed(before, receipt, at_ms)
+        learn(book, action, receipt, book.attempts[key], at_ms)
         if apply is not None and counts(book.attempts[key], receipt) and _of(apply.plan, action.replica):
             apply.failures[now_called(apply.plan, action.replica)] = Failure(
                 receipt.host, action.kind, receipt.outcome.value, receipt.code, receipt.detail, at_ms

@@ -17,6 +17,7 @@ from gridops.controller.core.apply import lock_of
 from gridops.controller.core.budgeting import circumstances
 from gridops.controller.core.fold import UNNEEDED
 from gridops.controller.core.given_up import given_up
+from gridops.controller.core.lessons import learned
 from gridops.controller.core.modes import Permitted, desired_now, drains, permitted
 from gridops.controller.core.observe import fresh, reckoned, recovering
 from gridops.controller.core.rights import Rights
@@ -87,6 +88,7 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
         waiting=book.proposal.plan if book.proposal is not None else None,
         written_off=frozenset(_written_off(state)),
         given_up=given_up(rights, soft, roster),
+        learned=learned(state.hosts, [p for p in desired.profiles if p.scope == scope], now_ms),
     )
 
 

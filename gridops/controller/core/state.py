@@ -174,6 +174,26 @@ class Success:
     body: Digest
 
 
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What one kind of step has taught about one artifact revision on one host. Counts and times alone."""
+
+    count: int = 0
+    """Durations that the mean is made of, as far as they are counted."""
+    mean_ms: int = 0
+    """Exponentially weighted."""
+    last_ms: int = 0
+    """Controller time of the newest duration."""
+    failures: int = 0
+    """In a row, since the last success."""
+    failed_ms: int = 0
+    """Controller time of the newest of them."""
+
+
+LessonKey = tuple[str, str, str, Digest]
+"""What was done (`fetch` or `warm`), profile, config, revision. A fetch is of files alone: no profile and no config."""
+
+
 @dataclass(slots=True)
 class HostBook:
     """One host as a counterparty: its chain of commands and what came of them."""
@@ -187,6 +207,8 @@ class HostBook:
     terms: dict[Digest, Terms] = field(default_factory=dict)
     """By incarnation: what its host is known to act by."""
     written_off_ms: int | None = None
+    lessons: dict[LessonKey, Lesson] = field(default_factory=dict)
+    """What receipts taught, the newest last; bounded by `limits.LESSONS_PER_HOST`."""
 
 
 @dataclass(frozen=True, slots=True)
