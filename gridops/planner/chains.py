@@ -90,10 +90,10 @@ class Chains:
         puzzle, limits = self.puzzle, self.permit.limits
         return puzzle.dropped < limits.drops or any(s > 0 for s in puzzle.ground.slots)
 
-    def _direct(self, n: int, size: int | None = None) -> bool:
-        """Take a seat that is free. `size`: bytes that it needs at least, where its options are not known yet."""
+    def _direct(self, n: int) -> bool:
+        """Take a seat that is free. Where none can be, the kind's options are not asked for."""
         puzzle, kind = self.puzzle, self.puzzle.pieces[n].kind
-        if size is not None and not puzzle.roomy(size):
+        if max(puzzle.room, default=-1) < puzzle.kinds[kind].least:
             return False
         spot = puzzle.best(kind, puzzle.roomy(0 if puzzle.kinds[kind].on_ram else puzzle.kinds[kind].size), tight=False)
         if spot is None:
@@ -106,12 +106,11 @@ class Chains:
         puzzle, kind = self.puzzle, self.puzzle.pieces[n].kind
         self.tries += 1
         out: list[int] = []
-        needs: dict[int, int] = {}
         spot = puzzle.seat(kind, host)
         for m in self._weakest(host):
             if spot is not None:
                 break
-            needs[m] = puzzle.take(m).option.need
+            puzzle.take(m)
             out.append(m)
             spot = puzzle.seat(kind, host)
         if spot is None or puzzle.breaks(kind, host):
@@ -129,7 +128,7 @@ class Chains:
                 out.remove(m)
         puzzle.put(n, spot)
         for m in sorted(out, key=lambda m: (-puzzle.kinds[puzzle.pieces[m].kind].weight, m)):
-            if not self._direct(m, needs[m]) and depth > 1 and self._may_push(m, n):
+            if not self._direct(m) and depth > 1 and self._may_push(m, n):
                 self._further(m, host, depth - 1)
         return True
 

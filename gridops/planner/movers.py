@@ -164,15 +164,13 @@ class _Maker:
     def _kind_of(self, name: ProfileName, barred: frozenset[int]) -> Kind:
         profile = self.draft.world.profiles[name]
         spread, company = profile.spread, profile.colocation.max
-        domains: tuple[int, ...] | None = None
-        if spread is not None:
-            numbers = self.grid.domains(spread.by)[0].tolist()
-            domains = tuple(numbers[row] for row in self.rows)
+        numbers = self.grid.domains(spread.by)[0].tolist() if spread is not None else None
         return Kind(
             weight=profile.priority,
+            least=self.seats.least(profile),
             find=partial(self._options, profile, barred),
             most_here=profile.max_per_host if profile.max_per_host is not None else ENDLESS,
-            domains=domains,
+            domains=tuple(numbers[row] for row in self.rows) if numbers is not None else None,
             spread=min(spread.min, self.draft.sizes[name].replicas) if spread is not None else 0,
             shuns=frozenset(self.number[n] for n in self.grid.shunned(profile) if n in self.number),
             company=company if company is not None else ENDLESS,

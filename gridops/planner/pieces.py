@@ -47,6 +47,8 @@ class Kind:
     weight: int
     find: Callable[[], Options]
     """Asked once, and only if somebody of the kind looks for a seat."""
+    least: int = 0
+    """Bytes it takes at least on a pool, known without its options; 0 where it may be any number."""
     most_here: int = ENDLESS
     domains: tuple[int, ...] | None = None
     """Failure domain of each host (-1: none); None where there is no rule."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from gridops.planner.grid import ENDLESS
 from gridops.planner.pieces import Ground, Kind, Option, Piece, Spot
 
 
@@ -55,7 +56,8 @@ class Puzzle:
         self.domains = [{} for _ in self.kinds]
         self.claim = sum(k.weight for k in self.kinds)
         for free, ram in zip(self.ground.free, self.ground.ram, strict=True):
-            self._pools_of.append(tuple(c for c in range(len(free)) if c != ram) or (ram,))
+            # Hosts with fewer pools than others have columns that stand for none.
+            self._pools_of.append(tuple(c for c in range(len(free)) if c != ram and free[c] > -ENDLESS) or (ram,))
         self.room = [0] * hosts
         for host in range(hosts):
             self._note(host)

@@ -187,6 +187,16 @@ class Seats:
         needs = [(c.devices.count, need(c, planning)) for c in profile.configs]
         return len(rows), max((n.device_bytes * many for many, n in needs if isinstance(n, Need)), default=0)
 
+    def least(self, profile: Profile) -> int:
+        """Bytes that the profile takes at least on a pool; 0 where that is not known, or the RAM beside others will do.
+
+        Known without looking at any host.
+        """
+        if any("cpu" in c.backends for c in profile.configs):
+            return 0
+        needs = [need(c, self.draft.world.planning) for c in profile.configs]
+        return min((n.device_bytes for n in needs if isinstance(n, Need)), default=0)
+
     def find(self, item: Item) -> Found | None:
         """Compare every opening with room for the item."""
         openings = self.openings(item.profile)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
+from gridops.base.units import counted
 from gridops.model.plan import Cause, CauseKind, Plan, Retirement, Terms
 from gridops.model.profile import Profile
 from gridops.planner.incumbents import Incumbent, Verdict, mark
@@ -188,7 +189,7 @@ def before(parent: Plan | None, name: ProfileName) -> int | None:
 
 
 def _more(world: World, profile: Profile) -> Cause:
-    was, now = before(world.inputs.parent, profile.name), count(profile, world)
+    was, now, wished = before(world.inputs.parent, profile.name), profile.replicas_min, len(pins(profile, world))
     retired = {r.profile for r in world.inputs.parent.retirements} if world.inputs.parent is not None else set()
     if profile.name in retired:
         detail = "profile is declared again"
@@ -196,6 +197,8 @@ def _more(world: World, profile: Profile) -> Cause:
         detail = "profile is new"
     elif was < now:
         detail = f"replicas {was} => {now}"
+    elif wished > now:
+        detail = f"pinned to {counted(wished, 'host')}"
     else:
         detail = "was not placed before"
     at = mark(world, f"profiles/{profile.name}/replicas", f"profiles/{profile.name}")

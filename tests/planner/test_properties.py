@@ -1,4 +1,20 @@
-"""What must hold for every fleet: generated worlds, generated events, and the independent checker on each plan."""
+"""What must hold for every fleet: generated worlds, generated events, and the independent checker on each plan.
+
+| promise | shown by |
+| --- | --- |
+| never over any device or host ledger | `nobody_is_over` here, `check` on every plan, `test_walks` at every step |
+| the order of everything is irrelevant | `order_is_irrelevant`, `test_where_properties`, `test_same_bytes` |
+| a second plan is empty | `converged_is_quiet`, `test_walks`, `test_room` |
+| noise moves nothing | `test_quiet`, `test_where_properties` (records of any sense), `test_where` |
+| what was found is never dismantled for a worse one | `test_quiet` (in a crowd), `test_rulings` |
+| `check` is clean | every plan of `Fleet.plan`, and every part of one (`parts_are_clean`) |
+| who is unplaced has one headline and a line per host | `missing_say_why`; large fleets: `test_why_counts` |
+| nothing destructive without authority | `authority_is_asked` here, `test_authority` row by row |
+| the last ready replica is never given up | `the_last_one_stays` here, `test_room`, `test_walks` |
+| mass silence takes nothing away | `test_no_rolled_world_loses_anything_to_mass_silence` here, `test_incumbents` |
+| nothing vanishes without a decision | `nothing_vanishes` |
+| small fleets against exhaustive search | `test_yardsticks`, `test_search` (bounds) |
+"""
 
 from __future__ import annotations
 
@@ -8,15 +24,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gridops.base.codes import registry
+from gridops.base.ids import split_replica
 from gridops.base.record import to_bytes
-from gridops.model.plan import DecisionKind, Plan
-from gridops.model.snapshot import ResidencyState
+from gridops.model.fleet import DeviceKind, HostKey
+from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan
+from gridops.model.policy import ActionClass, Automatic, Mode, ScopeMode
+from gridops.model.snapshot import Ownership, ResidencyState
+from gridops.planner.authority import judge
 from gridops.planner.check import check
 from gridops.planner.planner import plan
 from gridops.planner.restrict import restrict
-from tests.planner.fleet import Fleet
+from tests.planner.fleet import SCOPE, Fleet, host
 from tests.planner.worlds import Cook, Drawn, change, later, make_fleet, rolled, shuffled
 
+CODES = registry()
 SEEDS = range(60)
 EXAMPLES = settings(max_examples=20)
 
@@ -39,7 +61,11 @@ def every_promise(cook: Cook) -> None:
     order_is_irrelevant(fleet, cook)
     converged_is_quiet(first, fleet)
     after = change(cook, later(first, fleet))
-    second = after.plan()
+    for made, of in ((first, fleet), (second := after.plan(), after)):
+        nobody_is_over(made, of)
+        missing_say_why(made, of)
+        authority_is_asked(made, cook)
+    the_last_one_stays(second, after)
     order_is_irrelevant(after, cook)
     nothing_vanishes(second, after)
     parts_are_clean(second, after, cook)
@@ -61,9 +87,103 @@ def converged_is_quiet(made: Plan, fleet: Fleet) -> None:
     """
     if any(r.state is ResidencyState.FAILED for h in fleet.snapshot().hosts for r in h.residencies):
         return
-    again = later(made, fleet).plan()
+    after = later(made, fleet)
+    again = after.plan()
+    if any(d.cause.kind is CauseKind.DEMAND and d.kind is DecisionKind.PLACE for d in again.to_do):
+        # Once somebody is ready and requests still suffer, one is added to spare: news, and only once.
+        made, again = again, later(again, after).plan()
     assert again.to_do == (), "the planner changes its mind although nothing happened"
     assert _what(again) == _what(made)
+
+
+def nobody_is_over(made: Plan, fleet: Fleet) -> None:
+    """Summed anew: on each pool that has something new, what is planned and what others use is at most its size."""
+    stood = {(a.replica, a.seat) for a in fleet.parent.placement} if fleet.parent is not None else set()
+    ran = {(r.replica, r.devices) for h in fleet.snapshot().hosts for r in h.residencies}
+    for declared in fleet.hosts:
+        seats = [a for a in made.placement if a.seat.host == declared.id]
+        new = [a for a in seats if (a.replica, a.seat) not in stood and (a.replica, a.seat.devices) not in ran]
+        seen = fleet.snapshot().host(declared.id)
+        others = {d.id: d.external_bytes for d in seen.devices} if seen is not None else {}
+        for device in declared.devices:
+            arrives = any(device.id in a.seat.devices for a in new)
+            planned = sum(a.device_bytes for a in seats if device.id in a.seat.devices)
+            size = device.memory_bytes - device.reserve_bytes - others.get(device.id, 0)
+            assert not arrives or planned <= size, f"{declared.id} {device.id} shall hold {planned} of {size}"
+        ram = next((d for d in declared.devices if d.kind is not DeviceKind.GPU), None)
+        if ram is not None and any(a.host_bytes for a in new):
+            own = sum(a.device_bytes for a in seats if ram.id in a.seat.devices) + sum(a.host_bytes for a in seats)
+            size = ram.memory_bytes - ram.reserve_bytes - others.get(ram.id, 0)
+            assert own <= size, f"{declared.id} has too little RAM"
+
+
+def missing_say_why(made: Plan, fleet: Fleet) -> None:
+    """Exactly one headline, and one coded line for each declared host in order."""
+    told = [u.replica for u in made.report.unplaced]
+    assert len(told) == len(set(told))
+    assert told == [d.replica for d in made.decisions if d.kind is DecisionKind.CANNOT_PLACE]
+    for u in made.report.unplaced:
+        assert u.detail
+        assert u.code in CODES
+        assert [line.host for line in u.hosts] == sorted(h.id for h in fleet.hosts)
+        assert all(line.detail and line.code in CODES for line in u.hosts)
+
+
+def authority_is_asked(made: Plan, cook: Cook) -> None:
+    """Outside automatic nothing is done; there, only what is allowed, and no end without its own consent."""
+    allowed = tuple(c for c in ActionClass if cook.pick((True, False)))
+    consents = {"allow_displace": cook.pick(((), tuple(t.profile for t in made.terms))), "last_replica": ()}
+    for mode in Mode:
+        how = ScopeMode(scope=SCOPE, mode=mode, automatic=Automatic(allow=allowed, **consents))
+        done = judge(made, how, made.created_ms).allowed
+        sets = [d for d in made.to_do if d.change_set in done]
+        assert mode is Mode.AUTOMATIC or not sets
+        assert all(d.action_class in allowed and not d.last_replica for d in sets)
+        taken = [d for d in sets if d.cause.kind is CauseKind.DISPLACED]
+        assert not taken or consents["allow_displace"]
+
+
+def the_last_one_stays(made: Plan, fleet: Fleet) -> None:
+    """Of a profile that is still wanted, somebody who is ready now goes on standing, or comes up elsewhere first."""
+    ready = {
+        r.replica: r.profile
+        for h in fleet.snapshot().hosts
+        for r in h.residencies
+        if r.state is ResidencyState.READY and r.ownership is Ownership.MANAGED and r.replica is not None
+    }
+    given = {d.replica for d in made.decisions if d.kind is DecisionKind.REMOVE}
+    for name in sorted(set(ready.values())):
+        wanted = next((p for p in fleet.profiles if p.name == name and p.scope == SCOPE), None)
+        planned = {a.replica for a in fleet.parent.placement} if fleet.parent is not None else set()
+        mine = {r for r, of in ready.items() if of == name and r in planned}
+        if wanted is not None and wanted.replicas_min and mine:
+            assert not mine <= given, f"{name} gives up everybody who is ready: {sorted(mine)}"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_rolled_world_loses_anything_to_mass_silence(seed: int) -> None:
+    """Whatever else happens at the same time: files change, hosts fail, somebody drains."""
+    cook = rolled(5_000 + seed)
+    fleet = make_fleet(cook)
+    more = tuple(host(f"silent{n}") for n in range(6))
+    if fleet.keys is not None:
+        fleet = fleet.but(keys=(*fleet.keys, *(HostKey(host=one.id, key="ed25519:" + "0" * 64) for one in more)))
+    fleet = fleet.but(hosts=(*fleet.hosts, *more))
+    after = change(cook, later(fleet.plan(), fleet))
+    for one in more:
+        after = after.reporting(one.id, observed_ms=after.now - 200_000)
+    made = after.plan()
+    assert any("fell silent at once" in note for note in made.report.notes)
+    assert [d for d in made.to_do if d.kind is not DecisionKind.PLACE and not _is_only_terms(d)] == []
+    names = {c.new: c.old for d in made.decisions for c in d.changes if c.field == "profile"}
+    stands = {(names.get(a.profile, a.profile), split_replica(a.replica)[1]) for a in made.placement}
+    assert after.parent is not None
+    assert {(a.profile, split_replica(a.replica)[1]) for a in after.parent.placement} <= stands
+
+
+def _is_only_terms(d: Decision) -> bool:
+    """Nothing is stopped or started for it."""
+    return d.kind is DecisionKind.CHANGE and d.source == d.target and not d.cost.dip
 
 
 def nothing_vanishes(made: Plan, fleet: Fleet) -> None:

@@ -12,6 +12,7 @@ from gridops.planner.draft import begin
 from gridops.planner.gather import gather
 from gridops.planner.movers import gather_movers
 from gridops.planner.place import place
+from gridops.planner.puzzle import Puzzle
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
 from gridops.planner.world import look
@@ -47,6 +48,15 @@ def test_a_seat_in_the_puzzle_is_an_offer_of_the_board_and_the_other_way_round(s
                     offered |= isinstance(draft.board.offer(seats.grid.ids[row], ask), Offer)
             fits = movers.puzzle.fits(n, host) is not None
             assert fits == offered or (over and offered), f"{mover.replica} on {seats.grid.ids[row]}"
+    _looked_at(movers.puzzle)
+
+
+def _looked_at(made: Puzzle) -> None:
+    """Wherever one of a kind could stand, the host counts as roomy for the kind, and as roomy as is said of it."""
+    for number, kind in enumerate(made.kinds):
+        could = [h for h in kind.hosts if made.seat(number, h) is not None]
+        assert set(could) <= set(made.roomy(0 if kind.on_ram else kind.size))
+        assert not could or max(made.room) >= kind.least
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -141,7 +141,7 @@ def test_an_empty_forecast_moves_nothing(seed: int) -> None:
     """Unknown demand is no reason for anything; worlds of all kinds."""
     from tests.planner.worlds import make_fleet
 
-    fleet = make_fleet(rolled(seed))
+    fleet = make_fleet(rolled(seed)).but(forecast=None)
     fleet = fleet.applied(fleet.plan())
     asked = replace(fleet.inputs(), forecast=Forecast(made_ms=NOW, horizon_ms=MINUTE))
     assert plan(asked).placement == plan(fleet.inputs()).placement

@@ -13,10 +13,11 @@ from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from gridops.base.ids import HostId, ProfileName
+from gridops.base.ids import HostId, ProfileName, ScopeName
 from gridops.model.fleet import Absence, Device, Disk, Domain, Drain, Host, HostClass, HostKey, Runtime
+from gridops.model.learned import Learned
 from gridops.model.plan import Plan
-from gridops.model.policy import BudgetPolicy, PriceCeiling, ScopeBudgets
+from gridops.model.policy import BudgetPolicy, MoveLimits, PriceCeiling, ScopeBudgets
 from gridops.model.profile import (
     Colocation,
     Config,
@@ -32,6 +33,7 @@ from gridops.model.profile import (
 )
 from gridops.model.snapshot import HostState, Ownership, Residency, ResidencyState
 from tests.planner.fleet import GIB, NOW, SCOPE, Fleet, config, device, host, laptop, profile, report
+from tests.planner.worlds_known import make_forecast, make_learned, make_prefetched
 
 HOSTS = ("ant", "bee", "cat", "dog", "eel", "fox")
 PROFILES = ("chat", "code", "draw", "embed", "video")
@@ -86,7 +88,8 @@ def make_host(cook: Cook, name: str) -> Host:
         "price_per_hour_micro": mostly(cook, 500_000, None, 2_000_000),
         "disk": mostly(cook, None, Disk(artifacts_bytes=20 * GIB, keep_free_bytes=2 * GIB)),
     }
-    kind = cook.pick(("gpu",) * 5 + ("pair",) * 4 + ("laptop",) * 2 + ("cpu", "external"))
+    kind = cook.pick(("gpu",) * 5 + ("pair",) * 4 + ("laptop",) * 2 + ("cpu", "external", "unified"))
+    common["scope"] = mostly(cook, SCOPE, ScopeName("lab"))
     if kind == "laptop":
         absence = cook.pick((None, Absence(replace_after_ms=600_000)))
         return laptop(name, cook.pick((16.0, 32.0)), absence=absence, **common)
@@ -94,6 +97,9 @@ def make_host(cook: Cook, name: str) -> Host:
         return host(name, (), ram=0, host_class=HostClass.EXTERNAL, models=("gpt",), **common)
     if kind == "cpu":
         return host(name, (), runtimes=(Runtime(engine="llama.cpp", backend="cpu"),), **common)
+    if kind == "unified":
+        shared = device("unified0", cook.pick((32.0, 96.0)), gpu_share_ppm=cook.pick((500_000, 750_000, 1_000_000)))
+        return host(name, devices=(shared,), **common)
     reserve = cook.pick((0, 2 * GIB))
     sizes = [cook.pick((16.0, 24.0)) for _ in range(1 if kind == "gpu" else cook.pick((2, 3)))]
     names = [f"gpu{n}" for n in range(len(sizes))]
@@ -138,9 +144,12 @@ def make_profile(cook: Cook, name: str) -> Profile:
         pins=mostly(cook, (), (HostId("ant"),), (HostId("ant"), HostId("bee"))),
     )
     exclude = Colocation(exclude=(ProfileName("chat" if name != "chat" else "code"),))
+    least = cook.pick((1, 2, 0, 3))
     return profile(
         name,
-        cook.pick((1, 2, 0, 3)),
+        least,
+        replicas_max=least + cook.pick((0, 0, 2)),
+        scope=mostly(cook, SCOPE, ScopeName("lab")),
         configs=tuple(make_config(cook, f"{name}-{n}") for n in range(cook.pick((1, 2)))),
         priority=cook.pick((100, 50, 200)),
         spread=mostly(cook, None, Spread(by="rack", min=2)),
@@ -157,22 +166,31 @@ def make_fleet(cook: Cook) -> Fleet:
         mostly(cook, PROFILES, (), PROFILES[:1], PROFILES[:3]),
     )
     price = mostly(cook, None, PriceCeiling(max_per_hour_micro=1_500_000))
+    moves = MoveLimits(per_plan=cook.pick((4, 4, 0, 20)))
     fleet = Fleet(
         hosts=tuple(make_host(cook, n) for n in names),
         profiles=tuple(make_profile(cook, n) for n in wanted),
-        more={"budgets": BudgetPolicy(scopes=(ScopeBudgets(scope=SCOPE, price=price),))},
+        more={"budgets": BudgetPolicy(scopes=(ScopeBudgets(scope=SCOPE, price=price, moves=moves),))},
     )
     for name in names:
-        troubles = ("external use", "foreign", "stuck", "state", "stale", "silent", "small", "unknown key")
-        fleet = happen(fleet, cook.pick(("well",) * 40 + troubles), name, cook.pick(range(6)))
-    return fleet
+        fleet = happen(fleet, cook.pick(("well",) * 45 + TROUBLES), name, cook.pick(range(6)))
+    fleet = fleet.but(forecast=make_forecast(cook, fleet), learned=make_learned(cook, fleet))
+    return make_prefetched(cook, fleet)
 
 
 def change(cook: Cook, fleet: Fleet) -> Fleet:
     """The fleet after one to three things have happened."""
     for _ in range(cook.pick((1, 2, 3))):
         names = [h.id for h in fleet.hosts] or [HostId("nobody")]
-        fleet = happen(fleet, cook.pick(EVENTS), cook.pick(names), cook.pick(range(6)))
+        event = cook.pick(EVENTS)
+        if event == "demand":
+            fleet = fleet.but(forecast=make_forecast(cook, fleet))
+        elif event == "no demand":
+            fleet = fleet.but(forecast=None)
+        elif event == "learned":
+            fleet = fleet.but(learned=make_learned(cook, fleet))
+        else:
+            fleet = happen(fleet, event, cook.pick(names), cook.pick(range(6)))
     return fleet
 
 
@@ -181,11 +199,15 @@ def fleets(draw: st.DrawFn) -> Fleet:
     return make_fleet(Drawn(draw(st.data())))
 
 
+TROUBLES = (
+    "external use", "foreign", "stuck", "state", "stale", "silent", "small", "unknown key", "goodbye", "drain",
+)  # fmt: skip
+
 EVENTS = (
     "well", "external use", "foreign", "stuck", "state", "stale", "future", "goodbye", "silent", "small", "unknown key",
     "drain", "undrain", "undeclare", "expunge", "reserve", "tags", "limit", "failed", "gone", "device gone", "back",
     "profile gone", "replicas", "context", "restart", "serves", "priority", "excluded", "denied", "pinned", "rename",
-    "footprint",
+    "footprint", "demand", "no demand", "learned",
 )  # fmt: skip
 
 
@@ -326,7 +348,12 @@ def shuffled(fleet: Fleet, order: Any) -> Fleet:
         return tuple(order.sample(items, len(items)))
 
     keys = fleet.keys if fleet.keys is not None else fleet.inputs().intent.desired.keys
-    return fleet.but(hosts=mix(fleet.hosts), profiles=mix(fleet.profiles), keys=mix(keys), drains=mix(fleet.drains))
+    old = fleet.learned
+    learned = None
+    if old is not None:
+        learned = Learned(times=mix(old.times), failures=mix(old.failures), speeds=mix(old.speeds), leads=old.leads)
+    fleet = fleet.but(learned=learned, prefetched=mix(fleet.prefetched), drains=mix(fleet.drains))
+    return fleet.but(hosts=mix(fleet.hosts), profiles=mix(fleet.profiles), keys=mix(keys))
 
 
 def later(made: Plan, fleet: Fleet) -> Fleet:
