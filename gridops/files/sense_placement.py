@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gridops.base.codes import sense as codes
+from gridops.base.ids import HostId
 from gridops.base.units import PPM, counted, render_lack
 from gridops.files.diagnose import Related
 from gridops.files.gather import Declared, Gathered
@@ -20,7 +21,7 @@ from gridops.files.shape import Read
 from gridops.footprint.need import Need, UnknownNeed, need
 from gridops.model.fleet import Device, DeviceKind, Host, HostClass
 from gridops.model.policy import PlanningPolicy
-from gridops.model.profile import Config, Profile
+from gridops.model.profile import Config, PlacementRules, Profile
 
 REASONS = 4
 """So many reasons are listed when no host can run a profile."""
@@ -191,11 +192,10 @@ def _reach(wanted: Wanted, groups: dict[tuple[object, ...], list[Host]]) -> None
         if no is not None:
             reasons[no.why] += len(hosts)
             continue
-        for host in hosts:
-            if host.id in rules.deny_hosts or (rules.allow_hosts and host.id not in rules.allow_hosts):
-                reasons["`placement` names hosts"] += 1
-            else:
-                able.append(host)
+        named = [h for h in hosts if _listed(rules, h.id)] if rules.allow_hosts or rules.deny_hosts else hosts
+        able += named
+        if len(named) < len(hosts):
+            reasons["`placement` names hosts"] += len(hosts) - len(named)
     read, reader = wanted.declared.read, wanted.declared.reader
     if not able:
         if groups:
@@ -210,6 +210,11 @@ def _reach(wanted: Wanted, groups: dict[tuple[object, ...], list[Host]]) -> None
     _enough(wanted, able)
 
 
+def _listed(rules: PlacementRules, host: HostId) -> bool:
+    """Whether the lists of hosts leave this one in."""
+    return host not in rules.deny_hosts and (not rules.allow_hosts or host in rules.allow_hosts)
+
+
 def _enough(wanted: Wanted, able: list[Host]) -> None:
     profile, read, reader = wanted.profile, wanted.declared.read, wanted.declared.reader
     each = profile.max_per_host
@@ -220,8 +225,12 @@ def _enough(wanted: Wanted, able: list[Host]) -> None:
     if profile.spread is None:
         return
     level = profile.spread.by
-    domains = {domain.value for host in able for domain in host.domains if domain.level == level}
-    if len(domains) < profile.spread.min:
+    domains: set[str] = set()
+    for host in able:
+        domains.update(domain.value for domain in host.domains if domain.level == level)
+        if len(domains) >= profile.spread.min:
+            break
+    else:
         spread = read.get("spread")
         hint = f"hosts that could run it stand in {len(domains)} of level {level}"
         message = f"the fleet cannot spread it over {profile.spread.min} domains of level `{level}`"

@@ -10,6 +10,7 @@ meet every rule, standing ones only those that running on does not excuse.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -106,7 +107,7 @@ def _decisions(view: View) -> Iterator[str]:
         if gone and d.action_class is not ActionClass.REMOVE:
             yield f"removing {d.replica} of a profile that is gone is called {d.action_class.value}"
     for d in plan.decisions:
-        placed = next((a for a in plan.placement if a.replica == d.replica), None)
+        placed = view.placed.get(d.replica)
         if d.target is not None and (placed is None or d.launch != placed.launch):
             yield f"decision {d.kind.value} {d.replica} does not say what will run"
 
@@ -168,7 +169,7 @@ def _takes_away(view: View) -> Iterator[str]:
 
 def _goes_on(view: View, decision: Decision) -> bool:
     """Does a replica of the profile that serves now (or that nobody reports about) keep a place?"""
-    after = {a.replica for a in view.plan.placement}
+    after = view.placed.keys()
     serving = {
         r.replica
         for report in view.reports.values()
@@ -197,14 +198,15 @@ def _mass_silence(view: View) -> bool:
         gone = report is not None and report.goodbye
         if since is not None and not gone and view.clock - since > beat.stale_after_ms:
             silent.append(since)
-    most = max((sum(1 for s in silent if first <= s <= first + rule.within_ms) for first in silent), default=0)
+    silent.sort()
+    most = max((bisect_right(silent, first + rule.within_ms) - n for n, first in enumerate(silent)), default=0)
     return most >= rule.at_least and most * PPM >= rule.share_ppm * dedicated
 
 
 def _complete(view: View) -> Iterator[str]:
     """Every wanted replica stands somewhere or is reported once, with one headline and one line per declared host."""
     missing = [u.replica for u in view.plan.report.unplaced]
-    if len(missing) != len(set(missing)) or set(missing) & {a.replica for a in view.plan.placement}:
+    if len(missing) != len(set(missing)) or set(missing) & set(view.placed):
         yield "a replica is reported as unplaced twice, or although it stands"
     for u in view.plan.report.unplaced:
         if not u.code.startswith("GO5") or not u.detail:
@@ -213,8 +215,7 @@ def _complete(view: View) -> Iterator[str]:
     silence = _mass_silence(view)
     for profile in view.profiles.values():
         wanted = view.wanted(profile)
-        have = sum(1 for a in view.plan.placement if a.profile == profile.name)
-        short = sum(1 for r in missing if r.rpartition("/")[0] == profile.name)
+        have, short = len(view.of.get(profile.name, ())), view.missing[profile.name]
         most = view.most(profile)
         if have + short < wanted or (have + short > most and not silence):
             asked = str(wanted) if wanted == most else f"{wanted} to {most}"
@@ -244,18 +245,18 @@ def _reasons(view: View, missing: Unplaced, lines: int) -> Iterator[str]:
 
 def _promises(view: View) -> Iterator[str]:
     """Pins and failure domains are kept, or the report says that they are not."""
-    missing = {u.replica.rpartition("/")[0] for u in view.plan.report.unplaced}
     waiting = {line.detail.partition("/")[0] for line in view.plan.report.waiting}
     short = {s.profile for s in view.plan.report.shortfalls if s.code == SPREAD_SHORT}
+    silence = _mass_silence(view)
     for profile in view.profiles.values():
-        hosts = {a.seat.host for a in view.plan.placement if a.profile == profile.name}
+        hosts = {a.seat.host for a in view.of.get(profile.name, ())}
         for pin in profile.placement.pins:
             known = pin in view.hosts and view.hosts[pin].scope == profile.scope
-            if known and pin not in hosts and profile.name not in missing | waiting and not _mass_silence(view):
+            said = bool(view.missing[profile.name]) or profile.name in waiting or silence
+            if known and pin not in hosts and not said:
                 yield f"{profile.name} is pinned to {pin}, does not stand there, and nothing says so"
         if profile.spread is not None and hosts and profile.name not in short:
-            missed = sum(1 for u in view.plan.report.unplaced if u.replica.rpartition("/")[0] == profile.name)
-            stands = sum(1 for a in view.plan.placement if a.profile == profile.name)
+            stands, missed = len(view.of[profile.name]), view.missing[profile.name]
             wanted = min(profile.spread.min, max(view.wanted(profile), min(stands + missed, view.most(profile))))
             if len(_domains(view, hosts, profile.spread.by)) < wanted:
                 yield f"{profile.name} stands in too few domains of level {profile.spread.by}, and nothing says so"

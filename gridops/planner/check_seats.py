@@ -106,7 +106,7 @@ def _divided(a: Assignment, launch: Launch, config: Config) -> Iterator[str]:
 
 def _disk(view: View) -> Iterator[str]:
     """What has to be fetched for new seats fits the disk."""
-    for host in sorted({a.seat.host for a in view.new}):
+    for host, arriving in sorted(view.arriving.items()):
         report, declared = view.reports.get(host), view.hosts.get(host)
         if declared is None:
             continue
@@ -115,7 +115,7 @@ def _disk(view: View) -> Iterator[str]:
         if report is not None and report.disk_free_bytes is not None:
             room = report.disk_free_bytes
         cached = set(report.cached) if report is not None else set()
-        launches = [view.launches[a.launch] for a in view.new if a.seat.host == host and a.launch in view.launches]
+        launches = [view.launches[a.launch] for a in arriving if a.launch in view.launches]
         files = {f.sha256: f.size_bytes for launch in launches for f in launch.artifact.files if f.sha256 not in cached}
         if files and room is not None and sum(files.values()) > room - keep:
             yield f"{host} has no disk for the artifacts of its new replicas"
@@ -195,7 +195,6 @@ def _load(view: View, host: HostId, device: DeviceId, *, ram: bool) -> tuple[int
     """Bytes planned on a device, GPU work among them, and whether anything of it is new or has grown."""
     taken = gpu = 0
     grows = False
-    fresh = {a.replica for a in view.new}
     for a in view.on[host]:
         here, old = device in a.seat.devices, view.former(a)
         own = (a.device_bytes if here else 0) + (a.host_bytes if ram else 0)
@@ -203,7 +202,7 @@ def _load(view: View, host: HostId, device: DeviceId, *, ram: bool) -> tuple[int
         taken += own
         gpu += a.device_bytes if here and launch is not None and launch.backend != "cpu" else 0
         before = old.device_bytes + old.host_bytes if old is not None and old.seat == a.seat else -1
-        grows = grows or (own > 0 and a.replica in fresh and before < a.device_bytes + a.host_bytes)
+        grows = grows or (own > 0 and a.replica in view.fresh and before < a.device_bytes + a.host_bytes)
     for r in view.strangers(host):
         if r.ownership is Ownership.MANAGED:
             part = r.device_bytes if device in r.devices else 0
@@ -218,14 +217,14 @@ def _there(report: HostReport | None, device: str) -> bool:
 
 def counts(view: View) -> Iterator[str]:
     """Slots, replicas per host and company, wherever something new arrives."""
-    for host_id in sorted({a.seat.host for a in view.new}):
+    for host_id in sorted(view.arriving):
         host, seats = view.hosts.get(host_id), view.on[host_id]
         if host is None:
             continue
         everybody = [a.profile for a in seats] + [r.profile for r in view.strangers(host_id)]
         if host.max_replicas is not None and len(everybody) > host.max_replicas:
             yield f"{host_id} would hold {len(everybody)} residencies of at most {host.max_replicas}"
-        arriving = {a.profile for a in view.new if a.seat.host == host_id}
+        arriving = {a.profile for a in view.arriving[host_id]}
         for name, number in sorted(Counter(everybody).items()):
             profile = view.profiles.get(name)
             if profile is None:

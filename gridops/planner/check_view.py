@@ -5,6 +5,7 @@ Part of `check`, which says what may be imported here: nothing of the planner. D
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Protocol
 
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
@@ -61,10 +62,15 @@ class View:
         self.clock = inputs.snapshot.observed_ms if stored else inputs.now_ms
         self.before = {a.replica: a for a in inputs.parent.placement} if inputs.parent is not None else {}
         self.names = self._renamed()
+        self._by_profile: dict[ProfileName, set[ReplicaId | None]] | None = None
         self.new = tuple(a for a in plan.placement if not self._stands(a))
-        self.on: dict[HostId, list[Assignment]] = {}
+        self.fresh = frozenset(a.replica for a in self.new)
+        self.on, self.arriving = _by_host(plan.placement), _by_host(self.new)
+        self.placed = {a.replica: a for a in plan.placement}
+        self.of: dict[ProfileName, list[Assignment]] = {}
         for a in plan.placement:
-            self.on.setdefault(a.seat.host, []).append(a)
+            self.of.setdefault(a.profile, []).append(a)
+        self.missing = Counter(u.replica.rpartition("/")[0] for u in plan.report.unplaced)
 
     def former(self, a: Assignment) -> Assignment | None:
         """The same replica in the parent, under its old name if it was renamed."""
@@ -105,9 +111,18 @@ class View:
         most, old = max(least, profile.replicas_max), self.names.get(profile.name, profile.name)
         if any(e.profile in (profile.name, profile.renamed_from) for e in forecast.profiles):
             return most
-        stood = {a.replica for a in self.before.values() if a.profile == old}
-        ran = {r.replica for h in self.reports.values() for r in h.residencies if r.profile in (profile.name, old)}
-        return min(most, max(least, len(stood | ran)))
+        known = self._known()
+        return min(most, max(least, len(known.get(profile.name, set()) | known.get(old, set()))))
+
+    def _known(self) -> dict[ProfileName, set[ReplicaId | None]]:
+        """Replicas that the parent or a host knows, by profile; counted once, when somebody asks."""
+        if self._by_profile is None:
+            self._by_profile = {}
+            ran = [r for h in self.reports.values() for r in h.residencies]
+            pairs = [(a.profile, a.replica) for a in self.before.values()] + [(r.profile, r.replica) for r in ran]
+            for profile, replica in pairs:
+                self._by_profile.setdefault(profile, set()).add(replica)
+        return self._by_profile
 
     def live(self, host: HostId) -> tuple[Residency, ...]:
         report = self.reports.get(host)
@@ -148,3 +163,10 @@ class View:
         names = self.known_as(a)
         mine = (r for r in self.live(a.seat.host) if r.ownership is Ownership.MANAGED and r.replica in names)
         return any(r.identity == a.launch and tuple(sorted(r.devices)) == a.seat.devices for r in mine)
+
+
+def _by_host(assignments: tuple[Assignment, ...]) -> dict[HostId, list[Assignment]]:
+    found: dict[HostId, list[Assignment]] = {}
+    for a in assignments:
+        found.setdefault(a.seat.host, []).append(a)
+    return found
