@@ -25,8 +25,14 @@ CPU = DeviceId("cpu0")
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU as its driver sees it. `by_pid` holds what each process uses, where the driver says."""
+    """One GPU as its driver sees it, or one instance of a card that is cut into some (MIG), and then not the card.
 
+    `by_pid` holds what each process uses, where the driver says.
+    """
+
+    id: DeviceId
+    """By the driver's number, which stays when another card is lost: `gpu1`; `gpu1.0` for its first instance."""
+    parent: DeviceId | None
     uuid: str
     model: str
     total_bytes: int
@@ -46,16 +52,17 @@ def devices(platform: Platform, share: Fraction, ours: tuple[int, ...]) -> tuple
             external_bytes=_part(max(0, memory.used_bytes - own), share),
         )
     ]
-    for number, gpu in enumerate(gpus()):
+    for gpu in gpus():
         mine = sum(used for pid, used in gpu.by_pid.items() if pid in ours)
         found.append(
             DeviceReport(
-                id=DeviceId(f"gpu{number}"),
+                id=gpu.id,
                 kind=DeviceKind.GPU,
                 total_bytes=_part(gpu.total_bytes, share),
                 external_bytes=_part(max(0, gpu.used_bytes - mine), share),
                 uuid=gpu.uuid,
                 model=gpu.model,
+                parent=gpu.parent,
             )
         )
     return tuple(found)
@@ -91,17 +98,39 @@ def _gpus(nvml: Any) -> Iterator[Gpu]:
     for index in range(int(_asked(nvml, nvml.nvmlDeviceGetCount) or 0)):
         # A card that fell off the bus answers nothing: it is left out, which the planner sees as a device that went.
         handle = _asked(nvml, nvml.nvmlDeviceGetHandleByIndex, index)
-        memory = _asked(nvml, nvml.nvmlDeviceGetMemoryInfo, handle) if handle is not None else None
-        if memory is None:
+        if handle is None:
             continue
-        processes = _asked(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
-        yield Gpu(
-            uuid=_word(_asked(nvml, nvml.nvmlDeviceGetUUID, handle)),
-            model=_word(_asked(nvml, nvml.nvmlDeviceGetName, handle)),
-            total_bytes=int(memory.total),
-            used_bytes=int(memory.used),
-            by_pid={int(p.pid): int(p.usedGpuMemory or 0) for p in processes},
-        )
+        name = DeviceId(f"gpu{index}")
+        if not _is_cut(nvml, handle):
+            yield from _gpu(nvml, handle, name, None)
+            continue
+        # Nothing starts on a card in this mode but on its instances, so a card without any is no device.
+        for number in range(int(_asked(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)):
+            part = _asked(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
+            if part is not None:
+                yield from _gpu(nvml, part, DeviceId(f"{name}.{number}"), name)
+
+
+def _is_cut(nvml: Any, handle: Any) -> bool:
+    """Whether the card is in MIG mode now; one that has no such mode is not."""
+    modes = _asked(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    return modes is not None and modes[0] == nvml.NVML_DEVICE_MIG_ENABLE
+
+
+def _gpu(nvml: Any, handle: Any, name: DeviceId, parent: DeviceId | None) -> Iterator[Gpu]:
+    memory = _asked(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    if memory is None:
+        return
+    processes = _asked(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
+    yield Gpu(
+        id=name,
+        parent=parent,
+        uuid=_word(_asked(nvml, nvml.nvmlDeviceGetUUID, handle)),
+        model=_word(_asked(nvml, nvml.nvmlDeviceGetName, handle)),
+        total_bytes=int(memory.total),
+        used_bytes=int(memory.used),
+        by_pid={int(p.pid): int(p.usedGpuMemory or 0) for p in processes},
+    )
 
 
 def _asked(nvml: Any, question: Callable[..., Any], *of: Any) -> Any:

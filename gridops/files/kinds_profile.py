@@ -18,6 +18,7 @@ from gridops.files.kinds_fleet import BACKENDS, header
 from gridops.files.reader import Reader, replace
 from gridops.files.scalars import Choice, Flag, Int, Name, Or, Rate, Share, Size, Span
 from gridops.files.shape import Block, Field, ListOf, MapOf, Read
+from gridops.footprint.share import SHARE_ARGUMENTS
 from gridops.model.profile import (
     Artifact,
     ArtifactFile,
@@ -137,7 +138,10 @@ def _args_rule(read: Read, reader: Reader) -> None:
     args = read.get("args")
     known = ENGINE_ARGUMENTS.get(read.get("engine", ""))
     for name, entry in args.entries.items() if args is not None else ():
-        if name.replace("-", "_") in OWN_ARGUMENTS:
+        if name.replace("-", "_") in SHARE_ARGUMENTS.values():
+            hint = "it follows from the footprint: what is planned, of what the card has"
+            reader.error(codes.OWN_ARGUMENT, entry.key, f"argument `{name}` is written from the plan", hint)
+        elif name.replace("-", "_") in OWN_ARGUMENTS:
             reader.error(codes.OWN_ARGUMENT, entry.key, f"argument `{name}` is set by gridops itself")
         elif known is not None and name not in known:
             close = near.nearest(name, known)

@@ -24,6 +24,14 @@ class Load:
 
 
 @record
+class DeviceShare:
+    """How much of a device an engine may take that takes a share of it, in parts per million of its whole memory."""
+
+    device: DeviceId
+    ppm: int
+
+
+@record
 class Warm:
     """Start the process, wait until the model is listed, and keep it alive by `restart` from then on."""
 
@@ -39,6 +47,8 @@ class Warm:
     drain_ms: int
     warm_ms: int
     """How long readiness may take before the start counts as failed is a multiple of this (agent's limits)."""
+    shares: tuple[DeviceShare, ...] | None = None
+    """One for each device, for engines that take a share (`footprint.share`). None: the engine takes what it needs."""
     kind: Literal["warm"] = "warm"
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gridops.base.ids import Digest, HostId, ReplicaId, replica_key
-from gridops.model.action import Action, Drain, Load, Operate, Unload, Warm
+from gridops.footprint.share import share_ppm, takes_share
+from gridops.model.action import Action, DeviceShare, Drain, Load, Operate, Unload, Warm
 from gridops.model.intent import Desired
 from gridops.model.plan import Assignment, Plan, Terms
 from gridops.model.policy import ActionClass
@@ -207,7 +208,17 @@ def _warm(scene: Scene, a: Assignment) -> Warm:
         restart=terms.restart,
         drain_ms=terms.timing.drain_ms,
         warm_ms=terms.timing.warm_ms,
+        shares=_shares(scene, a),
     )
+
+
+def _shares(scene: Scene, a: Assignment) -> tuple[DeviceShare, ...] | None:
+    """What an engine that takes a share may take of each device: what is planned there, of what the host reports."""
+    launch, report = scene.launches[a.launch], scene.reports[a.seat.host]
+    if not takes_share(launch.engine, launch.backend):
+        return None
+    seen = [device for d in a.seat.devices if (device := report.device(d)) is not None]
+    return tuple(DeviceShare(device=d.id, ppm=share_ppm(a.device_bytes, d.total_bytes)) for d in seen)
 
 
 def _acts(terms: Terms) -> tuple[object, ...]:

@@ -52,6 +52,7 @@ class Scene:
     adopted: dict[ReplicaId, Residency] = field(default_factory=dict)
     """Assignments that a process on their seat fulfils, or is about to."""
     _reserved: dict[tuple[HostId, DeviceId], int] = field(default_factory=dict)
+    _reserved_gpu: dict[tuple[HostId, DeviceId], int] = field(default_factory=dict)
     _starting: dict[HostId, int] = field(default_factory=dict)
 
     def assignment(self, replica: ReplicaId | None) -> Assignment | None:
@@ -120,6 +121,8 @@ class Scene:
             room = found[device]
             # While something leaves, two generations share the device, and the headroom is theirs to keep free.
             free = (room.open_bytes if others else room.raw_bytes) - self._taken(host, device, ram)
+            if room.gpu_bytes is not None and self._is_gpu_work(a.launch):
+                free = min(free, room.gpu_bytes - self._gpu_taken(host, device))
             if parts[device] > free:
                 blocking = ", ".join(f"{r.replica} ({r.state.value})" for r in others) or "others"
                 return f"memory on {device}, held by {blocking}"
@@ -130,6 +133,9 @@ class Scene:
         ram = ram_of(tuple(self.rooms(a.seat.host).values()))
         for device in a.seat.devices:
             self._add(a.seat.host, device, a.device_bytes)
+            if self._is_gpu_work(a.launch):
+                key = a.seat.host, device
+                self._reserved_gpu[key] = self._reserved_gpu.get(key, 0) + a.device_bytes
         if ram is not None:
             self._add(a.seat.host, ram.id, a.host_bytes)
         self._starting[a.seat.host] = self._starting.get(a.seat.host, 0) + 1
@@ -159,6 +165,15 @@ class Scene:
             total += r.device_bytes if device in r.devices else 0
             total += r.host_bytes if ram is not None and device == ram.id else 0
         return total
+
+    def _gpu_taken(self, host: HostId, device: DeviceId) -> int:
+        """GPU work on shared memory. What no launch of the target is known to be counts as GPU work."""
+        live = (r for r in self.managed(host) if device in r.devices and self._is_gpu_work(r.identity))
+        return self._reserved_gpu.get((host, device), 0) + sum(r.device_bytes for r in live)
+
+    def _is_gpu_work(self, launch: Digest | None) -> bool:
+        known = None if launch is None else self.launches.get(launch)
+        return known is None or known.backend != "cpu"
 
     def _crowded(self, a: Assignment, report: HostReport, others: Sequence[Residency]) -> str | None:
         declared, profile = self.hosts.get(a.seat.host), self.profiles.get(a.profile)

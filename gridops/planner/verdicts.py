@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from gridops.base.codes import placement as codes
 from gridops.footprint.need import Need, identity, need
+from gridops.footprint.share import takes_share
 from gridops.model.plan import Cause, CauseKind
 from gridops.model.profile import Config, Profile
 from gridops.model.snapshot import Residency, ResidencyState
@@ -183,6 +184,9 @@ def _resized(world: World, incumbent: Incumbent, config: Config, view: HostView)
     way = Way(incumbent.launch, wanted, (), is_gpu_work(incumbent.launch.backend))
     was = incumbent.assignment
     claim = claim_of(incumbent.replica, was.profile, way, was.seat.devices, view)
-    if (was.device_bytes, was.host_bytes) == (claim.device_bytes, claim.host_bytes):
+    device = claim.device_bytes
+    if takes_share(incumbent.launch.engine, incumbent.launch.backend):
+        device = max(device, was.device_bytes)  # it was told its share when it started, and gives nothing back
+    if (was.device_bytes, was.host_bytes) == (device, claim.host_bytes):
         return incumbent
-    return replace(incumbent, assignment=replace(was, device_bytes=claim.device_bytes, host_bytes=claim.host_bytes))
+    return replace(incumbent, assignment=replace(was, device_bytes=device, host_bytes=claim.host_bytes))

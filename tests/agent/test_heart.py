@@ -11,7 +11,7 @@ import pytest
 from gridops.base.canon import digest_bytes
 from gridops.base.ids import DeviceId, Digest
 from gridops.base.record import digest_of
-from gridops.model.action import Action, DeviceGeneration, Drain, Unload, Warm
+from gridops.model.action import Action, DeviceGeneration, DeviceShare, Drain, Unload, Warm
 from gridops.model.fleet import DeviceKind
 from gridops.model.profile import Restart
 from gridops.model.snapshot import DeviceReport, HostState, ResidencyState
@@ -217,6 +217,10 @@ def test_a_command_of_a_second_fleet_is_refused_by_name(story: Story) -> None:
         ({"host_bytes": 99_001}, "over_ceiling", "cpu0 has"),
         ({"devices": (DeviceId("gpu7"),)}, "over_ceiling", "no device gpu7"),
         ({"devices": (CPU,), "device_bytes": 99_000, "host_bytes": 0}, None, ""),
+        ({"shares": (DeviceShare(device=DeviceId("gpu0"), ppm=100_000),)}, None, ""),
+        ({"shares": (DeviceShare(device=DeviceId("gpu0"), ppm=100_001),)}, "over_ceiling", "100001 millionths of gpu0"),
+        ({"shares": (DeviceShare(device=DeviceId("gpu0"), ppm=0),)}, "over_ceiling", "0 millionths"),
+        ({"shares": (DeviceShare(device=CPU, ppm=1),)}, "over_ceiling", "shares of other devices"),
     ],
 )
 def test_memory_is_granted_by_a_sum_and_never_beyond_the_device(

@@ -198,8 +198,13 @@ def driver(**answers: Callable[..., object]) -> ModuleType:
     def processes(handle: int) -> list[SimpleNamespace]:
         return [SimpleNamespace(pid=1, usedGpuMemory=2 * GIB), SimpleNamespace(pid=9, usedGpuMemory=None)]
 
+    def refuse(*_: object) -> None:
+        raise NVMLError("not supported")
+
     names = {
         "NVMLError": NVMLError,
+        "NVML_DEVICE_MIG_ENABLE": 1,
+        "nvmlDeviceGetMigMode": refuse,
         "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
         "nvmlDeviceGetCount": lambda: 2,
@@ -219,6 +224,44 @@ def test_gpus_are_reported_by_uuid_and_a_lost_one_is_left_out(monkeypatch: pytes
     _, gpu = facts.devices(Fixed(), Fraction(1, 2), (1,))  # type: ignore[arg-type]
     assert (gpu.id, gpu.kind, gpu.uuid, gpu.model) == ("gpu0", DeviceKind.GPU, "GPU-1", "Card")
     assert (gpu.total_bytes, gpu.external_bytes) == (4 * GIB, GIB // 2)
+
+
+def test_a_lost_card_does_not_give_its_name_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever stood on `gpu1` still does, and `gpu0` is gone."""
+
+    def first_is_lost(index: int) -> int | None:
+        return index or None
+
+    monkeypatch.setitem(sys.modules, "pynvml", driver(nvmlDeviceGetHandleByIndex=first_is_lost))
+    assert [d.id for d in facts.devices(Fixed(), Fraction(1), ())] == ["cpu0", "gpu1"]  # type: ignore[arg-type]
+
+
+def test_a_card_in_mig_mode_is_reported_as_its_instances_and_not_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = driver()
+
+    def part(handle: int, number: int) -> str:
+        if number == 1:
+            raise cut.NVMLError("no such instance")
+        return f"mig {number}"
+
+    answers = {
+        "nvmlDeviceGetCount": lambda: 1,
+        "nvmlDeviceGetMigMode": lambda handle: [1, 1],
+        "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 3,
+        "nvmlDeviceGetMigDeviceHandleByIndex": part,
+        "nvmlDeviceGetUUID": lambda handle: f"MIG-{handle}",
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(
+            total=(4 if isinstance(handle, str) else 80) * GIB, used=GIB
+        ),
+    }
+    for name, value in answers.items():
+        setattr(cut, name, value)
+    monkeypatch.setitem(sys.modules, "pynvml", cut)
+    _, *found = facts.devices(Fixed(), Fraction(1), ())  # type: ignore[arg-type]
+    assert [(d.id, d.parent, d.uuid, d.total_bytes // GIB) for d in found] == [
+        ("gpu0.0", "gpu0", "MIG-mig 0", 4),
+        ("gpu0.2", "gpu0", "MIG-mig 2", 4),
+    ]
 
 
 def test_without_a_driver_there_are_quietly_no_gpus() -> None:

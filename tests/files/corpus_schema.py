@@ -159,6 +159,12 @@ SCHEMA: dict[str, Row] = {
         f"{PROFILE}:12:5",
         "files",
     ),
+    "share that the plan writes": Row(
+        changed(PROFILE, "footprint", "args: {gpu_memory_utilization: 0.9}\n    footprint"),
+        c.OWN_ARGUMENT,
+        f"{PROFILE}:16:12",
+        "written from the plan",
+    ),
     "argument of our own": Row(
         changed(PROFILE, "footprint", "args: {port: 8080}\n    footprint"), c.OWN_ARGUMENT, f"{PROFILE}:16:12", "port"
     ),

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from gridops.base.ids import HostId, ProfileName, ReplicaId
+from gridops.base.ids import EngineName, HostId, ProfileName, ReplicaId
 from gridops.model.action import Drain, Load, Operate, Unload, Warm
 from gridops.model.fleet import Drain as HostDrain
-from gridops.model.fleet import HostKey
+from gridops.model.fleet import HostKey, Runtime
 from gridops.model.plan import Plan
 from gridops.model.policy import ActionClass
 from gridops.model.profile import Colocation, Downtime, Restart
 from gridops.model.snapshot import HostState, Ownership, Residency, ResidencyState
 from gridops.planner.actions import Step, actions
 from gridops.planner.targets import terms_of
-from tests.planner.fleet import GIB, NOW, Fleet, config, digest, host, profile, running
+from tests.planner.fleet import GIB, NOW, Fleet, config, device, digest, host, laptop, profile, running
 from tests.planner.walk import Walk
 
 HOSTS = (host("ant"), host("bee"), host("cat"))
@@ -361,3 +361,25 @@ def test_without_an_intent_every_host_that_reports_counts() -> None:
     fleet = Fleet(hosts=HOSTS, profiles=(profile("c"),))
     found = actions(fleet.plan(), fleet.snapshot(), NOW)
     assert [s.action.kind for s in found] == ["load", "warm"]
+
+
+def test_gpu_work_waits_for_its_share_of_shared_memory_although_the_pool_has_room() -> None:
+    """40 GiB, half of them for GPU work: 15 leave and 10 come. Both fit the memory, not the share."""
+    mac = laptop("mac", devices=(device("unified0", 40, gpu_share_ppm=500_000),))
+    old = profile("c", configs=(config("c", 15, backends=("metal",)),))
+    new = profile("d", configs=(config("d", 10, backends=("metal",)),))
+    before = converged(old, hosts=(mac,))
+    fleet = before.but(profiles=(new,)).reporting("mac", cached=(digest("d"),))
+    assert told(steps(fleet, fleet.plan())) == [
+        "warm d/1 mac: memory on unified0, held by c/1 (ready)",
+        "drain c/1 mac",
+    ]
+
+
+def test_work_on_the_cpu_needs_no_share_of_it() -> None:
+    both = tuple(Runtime(engine=EngineName("llama.cpp"), backend=b) for b in ("cpu", "metal"))
+    mac = laptop("mac", devices=(device("unified0", 40, gpu_share_ppm=500_000),), runtimes=both)
+    old = profile("c", configs=(config("c", 15, backends=("metal",)),))
+    new = profile("d", configs=(config("d", 10, backends=("cpu",)),))
+    fleet = converged(old, hosts=(mac,)).but(profiles=(old, new)).reporting("mac", cached=(digest("d"),))
+    assert told(steps(fleet, fleet.plan())) == ["warm d/1 mac"]

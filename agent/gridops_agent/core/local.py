@@ -9,7 +9,7 @@ from __future__ import annotations
 from gridops.base import limits
 from gridops.base.codes import refusals as codes
 from gridops.base.ids import DeviceId, Digest
-from gridops.base.units import render_bytes, render_ms
+from gridops.base.units import PPM, render_bytes, render_ms
 from gridops.model.action import Drain, Load, Operate, Unload, Warm
 from gridops.model.fleet import DeviceKind
 from gridops.model.snapshot import HostState, ResidencyState
@@ -33,7 +33,7 @@ def objection(host: Host, command: Command, now_ms: int) -> No | None:
         case Load():
             return _accepts(host)
         case Warm():
-            return _accepts(host) or _countable(host) or _fits(host, action)
+            return _accepts(host) or _countable(host) or _fits(host, action) or _shares(host, action)
         case Drain():
             return _present(host, action.incarnation) or _braked(host, command, action, now_ms)
         case Operate():
@@ -77,6 +77,20 @@ def _fits(host: Host, warm: Warm) -> No | None:
             return codes.OVER_CEILING.code, (
                 f"{device} has {render_bytes(report.total_bytes)}: {render_bytes(planned)} are planned here, "
                 f"{render_bytes(report.external_bytes)} used by others, {render_bytes(bytes_needed)} more do not fit"
+            )
+    return None
+
+
+def _shares(host: Host, warm: Warm) -> No | None:
+    """A share that this host's own measure makes more than what is planned would take what is somebody else's."""
+    totals = {d.id: d.total_bytes for d in host.measured}
+    if warm.shares is not None and {s.device for s in warm.shares} != set(warm.devices):
+        return codes.OVER_CEILING.code, "the command gives shares of other devices than it starts on"
+    for share in warm.shares or ():
+        if not 0 < share.ppm <= PPM or share.ppm * totals[share.device] > warm.device_bytes * PPM:
+            return codes.OVER_CEILING.code, (
+                f"{share.ppm} millionths of {share.device} ({render_bytes(totals[share.device])}) are not what is "
+                f"planned there, {render_bytes(warm.device_bytes)}"
             )
     return None
 
