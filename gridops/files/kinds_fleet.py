@@ -72,6 +72,7 @@ DEVICE = Block(
     Field("memory", Size(low=1), "A ceiling: a host may report less, never more.", "memory_bytes", True),
     Field("reserve", Size(), "Memory that models never get.", "reserve_bytes"),
     Field("model", Text(), "Name of the product."),
+    Field("backend", Choice(BACKENDS), "The only backend that can use it, where a host has cards of several makers."),
     Field("numa", Int(0, 1_023), "NUMA domain that the device hangs on."),
     Field("pcie", Rate(low=1), "Rate at which it reaches the host's memory, such as 32GB/s.", "pcie_bps"),
     Field("parent", Name("device"), "The card that it is an instance of (MIG); that card then takes nothing itself."),

@@ -82,7 +82,8 @@ def _alike(hosts: list[Declared]) -> dict[str, dict[tuple[object, ...], list[Hos
     for declared in hosts:
         host: Host = declared.value
         sizes = tuple(
-            (d.kind, d.memory_bytes - d.reserve_bytes, d.gpu_share_ppm, d.parent, d.pcie_bps) for d in host.devices
+            (d.kind, d.memory_bytes - d.reserve_bytes, d.gpu_share_ppm, d.parent, d.pcie_bps, d.backend)
+            for d in host.devices
         )
         groups[host.scope][host.host_class, sizes, host.runtimes, host.tags, host.tier, host.disk].append(host)
     return groups
@@ -163,7 +164,11 @@ def _fits(config: Config, size: Need, host: Host, backend: str) -> str | None:
     kinds = BACKEND_KINDS[backend]
     count, rate = config.devices.count, config.devices.pcie_bps
     cut = {d.parent for d in host.devices}
-    able = [d for d in host.devices if d.kind in kinds and d.id not in cut and (count == 1 or d.parent is None)]
+    able = [
+        d
+        for d in host.devices
+        if d.kind in kinds and d.backend in (None, backend) and d.id not in cut and (count == 1 or d.parent is None)
+    ]
     rooms = sorted((_room(d, backend) for d in able), reverse=True)
     if len(rooms) < count:
         return f"the host has {len(rooms)} devices for {backend}, {count} are needed"

@@ -52,6 +52,8 @@ class DeviceRoom:
     reserve_bytes: int
     external_bytes: int
     headroom_bytes: int
+    backend: str | None = None
+    """The only backend that can use it; None: any."""
     numa: int | None = None
     pcie_bps: int | None = None
     parent: DeviceId | None = None
@@ -132,6 +134,7 @@ def _room(device: Device, total: int, external: int, headroom_ppm: int) -> Devic
         reserve_bytes=device.reserve_bytes,
         external_bytes=external,
         headroom_bytes=-(-total * headroom_ppm // PPM),
+        backend=device.backend,
         numa=device.numa,
         pcie_bps=device.pcie_bps,
         parent=device.parent,

@@ -36,6 +36,8 @@ class Device:
     memory_bytes: int
     reserve_bytes: int = 0
     model: str | None = None
+    backend: str | None = None
+    """The only backend that can use it. None: any that uses devices of its kind."""
     numa: int | None = None
     pcie_bps: int | None = None
     """Rate to the host's memory. None: unknown."""

@@ -62,6 +62,8 @@ def _seat(view: View, a: Assignment, launch: Launch, host: Host, report: HostRep
             return
         if name in cut:
             yield f"{a.replica} stands on {host.id} {name}, a card that is cut into instances"
+        if devices[name].backend not in (None, launch.backend):
+            yield f"{a.replica} runs {launch.backend} on {host.id} {name}, which only {devices[name].backend} can use"
         if devices[name].kind not in kinds:
             yield f"{a.replica} runs {launch.backend} on {host.id} {name}, a {devices[name].kind.value}"
     chosen = [devices[name] for name in a.seat.devices]
@@ -95,7 +97,8 @@ def _topology(a: Assignment, launch: Launch, chosen: list[Device], parts: list[D
 def _divided(a: Assignment, launch: Launch, config: Config) -> Iterator[str]:
     """A tensor split divides everything evenly; KV heads may also be copied to the same number of devices each."""
     count, heads = launch.devices.count, config.heads
-    if launch.devices.shard != "tensor":
+    unsaid = "tensor" if launch.engine in ("mindie", "sglang", "vllm") else None
+    if (launch.devices.shard or unsaid) != "tensor":
         return
     for what in (heads.attention, heads.vision, heads.vocabulary):
         if what is not None and what % count:

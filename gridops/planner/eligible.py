@@ -17,7 +17,7 @@ from gridops.footprint.need import Need, UnknownNeed, identity, need
 from gridops.model.fleet import DeviceKind
 from gridops.model.plan import HostLine, Launch
 from gridops.model.policy import PlanningPolicy
-from gridops.model.profile import Config, DeviceNeed, Heads, Profile
+from gridops.model.profile import Config, DeviceNeed, Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.together import usable
 from gridops.planner.world import HostView
@@ -32,6 +32,9 @@ BACKEND_KINDS: dict[str, tuple[DeviceKind, ...]] = {
     "vulkan": (DeviceKind.GPU, DeviceKind.UNIFIED),
 }
 """Which kind of device a backend uses, preferred first. A backend without a line here runs nowhere."""
+
+SPLITS_BY = {"mindie": "tensor", "sglang": "tensor", "vllm": "tensor"}
+"""How an engine cuts a model over several devices when nobody says. Others may cut by layers, which divides nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ def _way(profile: Profile, config: Config, view: HostView, planning: PlanningPol
     wanted = need(config, planning)
     if isinstance(wanted, UnknownNeed):
         return _line(view, codes.FOOTPRINT_UNKNOWN, f"config {config.name}: {wanted.reason}")
-    divisor = indivisible(config.heads, config.devices)
+    divisor = indivisible(config)
     if divisor is not None:
         return _line(
             view,
@@ -167,9 +170,14 @@ def _way(profile: Profile, config: Config, view: HostView, planning: PlanningPol
     return first
 
 
-def indivisible(heads: Heads, devices: DeviceNeed) -> str | None:
-    """What of the model a tensor split over so many devices would tear apart, in words; None for nothing known."""
-    if devices.count <= 1 or devices.shard != "tensor":
+def indivisible(config: Config) -> str | None:
+    """What of the model a tensor split over so many devices would tear apart, in words; None for nothing known.
+
+    An engine that splits tensors where nobody says how is taken to do so.
+    """
+    heads, devices = config.heads, config.devices
+    shard = devices.shard or SPLITS_BY.get(config.engine)
+    if devices.count <= 1 or shard != "tensor":
         return None
     named = (("attention heads", heads.attention), ("vision heads", heads.vision), ("vocabulary", heads.vocabulary))
     for name, value in named:
@@ -186,14 +194,15 @@ def _devices(wanted: DeviceNeed, view: HostView, backend: str) -> tuple[DeviceRo
     kinds = BACKEND_KINDS.get(backend, ())
     have, rooms = 0, None
     for kind in kinds:
-        found = tuple([r for r in view.rooms if r.kind is kind])
+        found = tuple([r for r in view.rooms if r.kind is kind and r.backend in (None, backend)])
         have = max(have, len(found))
         if len(found) >= wanted.count:
             rooms = found
             break
     if rooms is None:
         names = " or ".join(k.value for k in kinds) or "known"
-        detail = f"it has {have} {names} devices, {wanted.count} needed"
+        others = any(r.kind in kinds and r.backend not in (None, backend) for r in view.rooms)
+        detail = f"it has {have} {names} devices{f' for {backend}' if others else ''}, {wanted.count} needed"
         return _line(view, codes.NO_DEVICES, detail, wanted.count, have)
     able = usable(rooms, wanted)
     return able if isinstance(able, tuple) else _line(view, able.code, able.detail, wanted.count, able.have)

@@ -171,7 +171,7 @@ def shape_of(view: HostView) -> Shape:
 
 
 def _topology(room: DeviceRoom) -> tuple[object, ...]:
-    return room.numa, room.pcie_bps, room.parent is not None
+    return room.backend, room.numa, room.pcie_bps, room.parent is not None
 
 
 def bound(value: int | None) -> int:

@@ -126,6 +126,7 @@ def _devices(machine: Machine, only: set[int] | None) -> tuple[Device, ...]:
             memory_bytes=card.mem,
             reserve_bytes=machine.reserve.get("vram", 0),
             model=card.kind,
+            backend=card.kind if len({c.kind for c in machine.cards}) > 1 else None,
         )
         for n, card in enumerate(machine.cards)
         if only is None or n in only

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gridops.base import canon
-from gridops.base.ids import DeviceId, HostId, PlanId, ProfileName, ReplicaId
+from gridops.base.ids import DeviceId, EngineName, HostId, PlanId, ProfileName, ReplicaId
 from gridops.model.fleet import Disk, Drain, Host, HostClass, HostKey, Runtime
 from gridops.model.plan import CauseKind, Plan, Retirement, Seat
 from gridops.model.policy import ActionClass, Risk
@@ -92,6 +92,12 @@ TOPOLOGY = Fleet(
     hosts=(with_rate(ON_NUMA, 100),),
     profiles=(profile("c", configs=(config("p", 10, devices=DeviceNeed(count=2, numa="same", pcie_bps=100)),)),),
 )
+VLLM = Fleet(
+    hosts=(host("ant", (24, 24), runtimes=(Runtime(engine=EngineName("vllm"), backend="cuda"),)),),
+    profiles=(
+        profile("c", configs=(replace(config("p", 10, devices=DeviceNeed(count=2)), engine=EngineName("vllm")),)),
+    ),
+)
 TENSOR = config("p", 10, devices=DeviceNeed(count=2, shard="tensor"), heads=Heads(attention=32))
 GONE = after(profile("d"))
 SCALED = after(profile("c"), profile("d", 0))
@@ -162,6 +168,9 @@ LIES: dict[str, Lie] = {
         truth=hosts(host("ant", devices=(device("gpu0", 24, model="a"), device("gpu1", 24, model="b")))),
     ),
     "devices that are no peers": Lie("not a peer", fleet=LINK, truth=hosts(host("ant", (24, 24)))),
+    "a card of another maker": Lie(
+        "only rocm can use", truth=hosts(host("ant", devices=(device("gpu0", 24, backend="rocm"),)), host("bee"))
+    ),
     "a card that is cut up": Lie(
         "cut into instances",
         truth=hosts(host("ant", devices=(device("gpu0", 24), device("gpu0.0", 12, parent="gpu0"))), host("bee")),
@@ -192,6 +201,13 @@ LIES: dict[str, Lie] = {
         "divides 3 KV heads by 2",
         fleet=PAIR.but(profiles=(profile("c", configs=(TENSOR,)),)),
         truth=wants(configs=(replace(TENSOR, heads=Heads(kv=3)),)),
+    ),
+    "heads that an engine divides by itself": Lie(
+        "divides 25 by 2",
+        fleet=VLLM,
+        truth=wants(
+            configs=(replace(VLLM.profiles[0].configs[0], heads=Heads(attention=25)),),
+        ),
     ),
     "heads that do not divide": Lie(
         "divides 25 by 2",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gridops.base.codes import placement as codes
-from gridops.base.ids import HostId
+from gridops.base.ids import EngineName, HostId
 from gridops.model.fleet import DeviceKind, Drain, Host, HostClass, HostKey, Runtime
 from gridops.model.profile import Config, DeviceNeed, Footprint, FootprintSource, Heads, PlacementRules, Profile
 from gridops.model.snapshot import DeviceReport, HostState, Residency, ResidencyState, SnapshotSource
@@ -139,6 +139,9 @@ ROWS: dict[str, Row] = {
         with_config(devices=DeviceNeed(pcie_bps=100)),
         with_gpus(pcie_bps=100),
     ),
+    "a card of another maker": Row(
+        codes.NO_DEVICES.code, host("ant", devices=(device("gpu0", 24, backend="rocm"), device("cpu0", 64)))
+    ),
     "only a card that is cut up": Row(
         codes.NO_DEVICES.code, host("ant"), fleet=lambda f: f.reporting("ant", devices=CUT_UP)
     ),
@@ -233,6 +236,15 @@ def test_a_split_without_tensor_sharding_asks_nothing_of_the_heads() -> None:
     assert seats(Fleet(hosts=(host("ant", (24, 24)),), profiles=(profile("c", configs=(wanted,)),)).plan()) == {
         "c/1": "ant"
     }
+
+
+def test_an_engine_that_splits_tensors_by_itself_divides_the_heads_although_nobody_says_how() -> None:
+    wanted = replace(config("q4", devices=DeviceNeed(count=2), heads=Heads(attention=25)), engine=EngineName("vllm"))
+    ant = host("ant", (24, 24), runtimes=(Runtime(engine=EngineName("vllm"), backend="cuda"),))
+    fleet = Fleet(hosts=(ant,), profiles=(profile("c", configs=(wanted,)),))
+    assert codes_of(fleet.plan(), "c/1") == {"ant": codes.SHARD_INDIVISIBLE.code}
+    cut = replace(wanted, devices=DeviceNeed(count=2, shard="pipeline"))
+    assert seats(fleet.but(profiles=(profile("c", configs=(cut,)),)).plan()) == {"c/1": "ant"}
 
 
 def test_a_heartbeat_of_exactly_the_allowed_age_counts() -> None:
