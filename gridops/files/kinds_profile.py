@@ -174,7 +174,7 @@ CONFIG = Block(
             "devices",
             DeviceNeed,
             Field("count", Int(1, 64), "Devices of one host."),
-            Field("shard", Choice(("tensor", "pipeline", "layer")), "How the model is cut; left out: as the engine does."),
+            Field("shard", Choice(("tensor", "pipeline", "layer")), "How the model is cut; else as the engine does."),
             Field("uneven", Flag(), "True when devices of different size will do."),
             Field("link", Choice(("peer", "any")), "peer asks for a fast link between all of them."),
             Field("numa", Choice(("same",)), "same asks for devices of one NUMA domain."),
