@@ -18,6 +18,7 @@ from gridops.model.snapshot import (
     HostReport,
     HostState,
     Ownership,
+    ResidencyState,
 )
 from gridops.planner.check_view import View
 
@@ -212,6 +213,42 @@ def _load(view: View, host: HostId, device: DeviceId, *, ram: bool) -> tuple[int
             taken += part + (r.host_bytes if ram else 0)
             gpu += part
     return taken, gpu, grows
+
+
+def beside(view: View) -> Iterator[str]:
+    """The other ledger: what serves and is started anew on its own host runs twice for a while, or is said to be down.
+
+    Whoever arrives can wait for them, so only those who stand there count besides.
+    """
+    stated = {d.replica for d in view.plan.decisions if d.cost.dip}
+    fresh = {a.replica for a in view.new}
+    for a in view.new:
+        old = view.former(a)
+        if a.replica in stated or old is None or old.seat.host != a.seat.host or view.partial:
+            continue
+        names = {old.replica, *view.known_as(a)}
+        twin = next((r for r in view.live(a.seat.host) if r.replica in names and r.identity == old.launch), None)
+        host = view.hosts.get(a.seat.host)
+        if twin is None or host is None or twin.state is not ResidencyState.READY:
+            continue
+        pools = sorted((d.kind is DeviceKind.UNIFIED, d.id) for d in host.devices if d.kind is not DeviceKind.GPU)
+        ram = pools[0][1] if pools else None
+        for device in host.devices:
+            raw, margin, share = _bounds(view, host.id, device)
+            mine = (a.device_bytes if device.id in a.seat.devices else 0) + (a.host_bytes if device.id == ram else 0)
+            others = [b for b in view.on[host.id] if b.replica not in fresh]
+            taken = mine + (twin.device_bytes if device.id in twin.devices else 0)
+            taken += sum(b.device_bytes for b in others if device.id in b.seat.devices)
+            taken += twin.host_bytes + sum(b.host_bytes for b in others) if device.id == ram else 0
+            gpu = sum(b.device_bytes for b in (a, *others) if device.id in b.seat.devices and _on_gpu(view, b))
+            gpu += twin.device_bytes if device.id in twin.devices and _on_gpu(view, old) else 0
+            if mine and (taken > raw - margin or (_on_gpu(view, a) and gpu > share)):
+                yield f"{a.replica} cannot run twice on {host.id} {device.id}, and nothing says that it is down"
+
+
+def _on_gpu(view: View, a: Assignment) -> bool:
+    launch = view.launches.get(a.launch) or view.old_launches.get(a.launch)
+    return launch is None or launch.backend != "cpu"
 
 
 def _there(report: HostReport | None, device: str) -> bool:

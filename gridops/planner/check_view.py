@@ -58,6 +58,8 @@ class View:
         self.declared = inputs.snapshot.source is SnapshotSource.DECLARED
         self.reports = {} if self.declared else {r.host: r for r in inputs.snapshot.hosts}
         self.launches = {digest_of(launch): launch for launch in plan.launches}
+        parent = inputs.parent.launches if inputs.parent is not None else ()
+        self.old_launches = {digest_of(launch): launch for launch in parent}
         stored = inputs.snapshot.source is SnapshotSource.STATE
         self.clock = inputs.snapshot.observed_ms if stored else inputs.now_ms
         self.before = {a.replica: a for a in inputs.parent.placement} if inputs.parent is not None else {}
