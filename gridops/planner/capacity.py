@@ -226,7 +226,9 @@ def _no_set(board: HostBoard, way: Way, free: Mapping[DeviceId, int], need: int)
     """The line of the set of devices that comes nearest, told by the device of it that lacks most."""
     count = way.launch.devices.count
     best = [sorted(group, key=lambda r: -free[r.id])[:count] for group in sets(way.rooms, way.launch.devices)]
-    fullest = max((group[-1] for group in best if len(group) == count), key=lambda r: free[r.id])
+    # A seat that is kept may be on devices that no longer work together: then any of them tells.
+    whole = [group for group in best if len(group) == count] or [sorted(way.rooms, key=lambda r: -free[r.id])[:count]]
+    fullest = max((group[-1] for group in whole), key=lambda r: free[r.id])
     detail = _short("on a device", way) + others_hold(fullest)
     return _line(board, codes.INSUFFICIENT_DEVICE_MEMORY, detail, need, max(0, free[fullest.id]), "bytes")
 

@@ -217,3 +217,14 @@ def test_evenly_means_the_emptier_host_first_and_its_emptier_card_then() -> None
     assert terms["filled_ppm"] == (4 * 1_000_000 // 48, 82 * 1_000_000 // 240)
     tight = both.but(profiles=(profile("c", gib=4),), reports=seen).plan()
     assert tight.placement[0].seat.host == "small"
+
+
+def test_who_stands_on_devices_that_may_no_longer_work_together_changes_to_others_of_its_host() -> None:
+    ant = mesh((2, 3), size=4)
+    two = DeviceNeed(count=2)
+    fleet = Fleet(hosts=(ant,), profiles=(profile("c", configs=(config("p", NEED, devices=two),)),))
+    made = fleet.plan()
+    assert [a.seat.devices for a in made.placement] == [("gpu0", "gpu1")]
+    linked_now = profile("c", configs=(config("p", NEED, devices=replace(two, link="peer")),))
+    later = fleet.applied(made).but(profiles=(linked_now,)).plan()
+    assert [a.seat.devices for a in later.placement] == [("gpu2", "gpu3")]

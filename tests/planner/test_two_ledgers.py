@@ -12,12 +12,19 @@ from typing import Any
 import pytest
 
 from gridops.base.codes import placement as codes
+from gridops.base.ids import ReplicaId
 from gridops.model.fleet import Host
 from gridops.model.plan import Cost, Plan
 from gridops.model.policy import Headroom, PlanningPolicy
 from gridops.model.profile import Downtime, Profile
 from gridops.planner.actions import actions
+from gridops.planner.capacity import Ask, Offer
 from gridops.planner.check import check
+from gridops.planner.draft import begin
+from gridops.planner.eligible import Way, judge
+from gridops.planner.gather import gather
+from gridops.planner.targets import choose
+from gridops.planner.world import look
 from tests.planner.fleet import Fleet, codes_of, config, decisions, device, digest, host, laptop, profile
 
 ROOMY = PlanningPolicy(headroom=Headroom(memory_ppm=0))
@@ -77,6 +84,19 @@ def test_what_leaves_still_counts_until_it_is_gone(place: tuple[Host, int, str])
     terms = {t.name: (t.winner, t.runner_up) for t in choice.terms}
     assert terms["harm_waiting"][0] == 0
     assert (terms["harm_waiting"][1] or 0) > 0, "there it would wait for the drain"
+
+
+@pytest.mark.parametrize(("gib", "waits"), [(4, False), (5, True)])
+def test_a_seat_beside_what_leaves_is_at_once_or_after_it(gib: int, waits: bool, place: tuple[Host, int, str]) -> None:
+    """The live ledger of the board: 4 GiB are free beside what leaves, to the byte."""
+    one, size, backend = place
+    asked = wants("d", gib, backend)
+    world = look(running(one, wants("c", size - 4, backend)).but(profiles=(asked,)).inputs())
+    way = judge(asked, asked.configs[0], world.hosts[one.id], world.planning)
+    assert isinstance(way, Way)
+    offer = begin(world, choose(world, gather(world))).board.offer(one.id, Ask(ReplicaId("d/1"), asked, way))
+    assert isinstance(offer, Offer)
+    assert offer.waits is waits
 
 
 def test_a_start_waits_for_what_still_runs(place: tuple[Host, int, str]) -> None:
