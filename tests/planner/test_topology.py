@@ -228,3 +228,15 @@ def test_who_stands_on_devices_that_may_no_longer_work_together_changes_to_other
     linked_now = profile("c", configs=(config("p", NEED, devices=replace(two, link="peer")),))
     later = fleet.applied(made).but(profiles=(linked_now,)).plan()
     assert [a.seat.devices for a in later.placement] == [("gpu2", "gpu3")]
+
+
+def test_of_several_sets_the_tightest_is_taken_or_the_one_whose_fullest_device_is_emptiest() -> None:
+    ant = mesh((0, 3), (1, 2), size=4)
+    linked_two = DeviceNeed(count=2, link="peer")
+    used = {"gpu0": 0, "gpu1": 1, "gpu2": 2, "gpu3": 4}
+    for even, taken in ((False, ("gpu0", "gpu3")), (True, ("gpu1", "gpu2"))):
+        (seat,) = Puzzle(ant, used, linked_two, even).plan().placement
+        assert seat.seat.devices == taken
+    models = replace(ant, devices=tuple(replace(d, model="ab"[n // 2]) for n, d in enumerate(ant.devices)))
+    (seat,) = Puzzle(models, {"gpu2": 3, "gpu3": 3}, DeviceNeed(count=2), even=False).plan().placement
+    assert seat.seat.devices == ("gpu2", "gpu3"), "whatever the model names"
