@@ -58,10 +58,15 @@ class Movers:
     """Where every piece stood at first."""
 
 
-def gather_movers(seats: Seats, wanting: Sequence[Item], *, rows: Sequence[int] | None = None) -> Movers:
-    """The puzzle of the draft as it stands, with those who are wanting as loose pieces."""
+def gather_movers(
+    seats: Seats, wanting: Sequence[Item], *, rows: Sequence[int] | None = None, seated: Sequence[Item] = ()
+) -> Movers:
+    """The puzzle of the draft as it stands, with those who are wanting as loose pieces.
+
+    `seated`: items that have a seat and for whose sake it is made, too: their hosts matter as well.
+    """
     seats.grid.refresh()
-    return _Maker(seats, wanting, _rows(seats, wanting) if rows is None else sorted(rows)).made()
+    return _Maker(seats, wanting, _rows(seats, (*wanting, *seated)) if rows is None else sorted(rows)).made()
 
 
 def is_meek(draft: Draft, item: Item, needs: Needs) -> bool:
@@ -106,7 +111,7 @@ def _rows(seats: Seats, wanting: Sequence[Item]) -> list[int]:
         if row is not None and profile is not None:
             weakest[row] = min(weakest[row], profile.priority)
     share = max(2, HOSTS // (3 * len(profiles)))
-    chosen = set[int]()
+    chosen = {grid.row[i.pin] for i in wanting if i.pin in grid.row}
     for name in sorted(profiles):
         allowed = sorted({int(r) for o in seats.lasting(profiles[name]) for r in o.rows})
         rows = np.array(allowed, np.int64)
@@ -132,6 +137,8 @@ class _Maker:
         foreign = sorted(set(self.grid.company.rows) - set(self.names))
         self.number = self.kind | {name: -2 - n for n, name in enumerate(foreign)}
         self.needs, self.now = Needs(world), clock(world.inputs)
+        # Whoever is pinned looks for its own host alone, and is gathered without others of its profile.
+        self.only = {i.profile.name: self.grid.row.get(i.pin, -1) for i in wanting if i.pin is not None}
         self.movers: list[Mover] = []
         self.spots: list[Spot | None] = []
 
@@ -185,7 +192,7 @@ class _Maker:
             columns = opening.rows.tolist(), opening.start_ms.tolist(), opening.lacking().tolist()
             for row, start, lacking in zip(*columns, strict=True):
                 host = self.host.get(row)
-                if host is None or host in barred:
+                if host is None or host in barred or self.only.get(profile.name, row) != row:
                     continue
                 key = int(self.grid.shape[row]), start, lacking
                 option = known[key] if key in known and not bounded[row] else option_of(opening, row, start)
@@ -205,6 +212,9 @@ class _Maker:
             mine = {s.assignment.replica: s.origin is None for s in self.draft.of(name)}
             mine |= dict.fromkeys(others, True)
             turn |= {r: n for n, r in enumerate(sorted(mine, key=lambda r: (mine[r], replica_key(r))))}
+            # Of those that stand nobody comes before another: whose place is taken goes, and no other for it.
+            stand = [r for r in mine if (s := self.draft.seats.get(r)) is not None and is_home(s)]
+            turn |= dict.fromkeys(stand, max((turn[r] for r in stand), default=0))
         keys, world = list[tuple[Urgency, int, int, int, int, Harm]](), self.draft.world
         harms, baseline = dict[ProfileName, Harm](), dict[ProfileName, int]()
         for mover in self.movers:
@@ -217,7 +227,6 @@ class _Maker:
             hosts, size = (0, 0) if mover.seated and is_home(mover.seated) else self.seats.width(mover.profile)
             keys.append((urgency, self._at_work(mover), -turn[mover.replica], -hosts, size, harms[mover.profile]))
         rank = {key: n for n, key in enumerate(sorted(set(keys)), 1)}
-        back = {name: p.timing.warm_ms * max(1, p.priority) for name, p in world.profiles.items()}
         return [
             Piece(
                 kind=self.kind[mover.profile],
@@ -225,10 +234,19 @@ class _Maker:
                 claim=rank[key],
                 meek=key[0] < Urgency.ASKED,
                 serves=mover.seated is not None and is_home(mover.seated) and self._serves(mover.seated),
-                back_ms=back[mover.profile],
+                back_ms=self._back(mover),
             )
             for mover, spot, key in zip(self.movers, self.spots, keys, strict=True)
         ]
+
+    def _back(self, mover: Mover) -> int:
+        """What a start there takes, as learned or as its profile says; more where it matters more."""
+        profile, seated = self.draft.world.profiles[mover.profile], mover.seated
+        view = self.draft.world.hosts.get(seated.assignment.seat.host) if seated is not None else None
+        start_ms = profile.timing.warm_ms
+        if seated is not None and view is not None:
+            start_ms = self.seats.harms.experience.start(profile, seated.launch, view).warm_ms
+        return start_ms * max(1, profile.priority)
 
     def _at_work(self, mover: Mover) -> int:
         """Failed or on its way out, idle (or new), and at work: who gives way first."""

@@ -12,7 +12,7 @@ always stays. What one plan may not do at once is left to later ones: whoever wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gridops.base.ids import ReplicaId, replica_key
 from gridops.model.plan import Cause, CauseKind
@@ -36,6 +36,10 @@ Source: allocator-facts.md, planner policy. Doubling it makes longer waves, halv
 WANTING = 512
 """Replicas that one plan makes room for, the most important first."""
 
+PINS = 16
+"""Pinned replicas among them: each is a search of its own, for its own host. Doubling it costs as many searches more
+where many pins are missing at once, halving it leaves them to later plans."""
+
 
 def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     """Seat more of those who are left, if rearranging others allows it. Returns who still has no seat."""
@@ -43,22 +47,31 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     if draft.world.mass_stale:
         return tuple(left)
     wanting = [i for i in left if _wants(i)][:WANTING]
-    if not wanting:
-        if not left:
-            _repack(seats)
-        return tuple(left)
+    pinned = [i for i in left if i.pin is not None and i.origin is None][:PINS]
+    if not wanting and not pinned:
+        if left:
+            return tuple(left)
+        crowded = _crowded(seats)
+        if crowded:
+            return _search(seats, (), draft.world.budgets.moves.per_plan, 0, crowded).still
+        _repack(seats)
+        return ()
     needs, chosen = Needs(draft.world), {i.replica for i in wanting}
-    others = [i for i in left if i.replica not in chosen]
+    others = [i for i in left if i.replica not in chosen and i not in pinned]
     meek = [i for i in wanting if is_meek(draft, i, needs)]
     shy = {i.replica for i in meek}
     bold = [i for i in wanting if i.replica not in shy]
-    moves, still = draft.world.budgets.moves.per_plan, tuple[Item, ...]()
+    moves, drops, still = draft.world.budgets.moves.per_plan, DROPS, tuple[Item, ...]()
+    for item in pinned:
+        # A pin names the host: freeing another would disturb somebody for nothing.
+        made = _search(seats, [item], moves, drops)
+        moves, drops, still = moves - made.moved, drops - made.dropped, (*still, *made.still)
     if bold:
-        moved, still = _search(seats, bold, moves, DROPS)
-        moves -= moved
+        made = _search(seats, bold, moves, drops)
+        moves, still = moves - made.moved, (*still, *made.still)
     if meek:
         # An inference may use what is free and what can be moved; nobody loses a place for it.
-        still = (*still, *_search(seats, meek, moves, 0)[1])
+        still = (*still, *_search(seats, meek, moves, 0).still)
     return (*others, *still)
 
 
@@ -67,24 +80,50 @@ def _wants(item: Item) -> bool:
     return item.pin is None and (item.origin is None or item.origin.verdict in (Verdict.RELEASE, Verdict.LEAVE))
 
 
-def _search(seats: Seats, wanting: Sequence[Item], moves: int, drops: int) -> tuple[int, tuple[Item, ...]]:
-    """Rearrange for these. Returns how many were moved, and who has no seat."""
-    movers, planning = gather_movers(seats, wanting), seats.draft.world.planning
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """How many were moved and lost their place, and who has no seat."""
+
+    moved: int
+    dropped: int
+    still: tuple[Item, ...]
+
+
+def _crowded(seats: Seats) -> list[Item]:
+    """Newcomers with a seat whose profile stands in fewer failure domains than it should: others may move for them."""
+    draft = seats.draft
+    found = list[Item]()
+    for item in draft.items:
+        spread, seated = item.profile.spread, draft.seats.get(item.replica)
+        if spread is None or seated is None or item.origin is not None or item.pin is not None:
+            continue
+        numbers, names = seats.grid.domains(spread.by)
+        rows = [seats.grid.row.get(s.assignment.seat.host, -1) for s in draft.of(item.profile.name)]
+        used = {int(numbers[row]) for row in rows if row >= 0} - {-1}
+        if len(used) < min(spread.min, draft.sizes[item.profile.name].replicas, len(names)):
+            found.append(item)
+    return found
+
+
+def _search(seats: Seats, wanting: Sequence[Item], moves: int, drops: int, seated_for: Sequence[Item] = ()) -> _Made:
+    """Rearrange for these. `seated_for`: those who have a seat already, in the wrong failure domain."""
+    movers = gather_movers(seats, wanting, seated=seated_for)
+    planning = seats.draft.world.planning
     puzzle = movers.puzzle
     _spread_out(movers)
     if not any(puzzle.kinds[k].options for k in puzzle.loose):
-        return 0, tuple(wanting)
+        return _Made(0, 0, tuple(wanting))
     search = Search(puzzle, Limits(rounds=planning.search.moves, moves=moves, drops=drops))
     seats.draft.evaluated += search.run()
-    moved, lost = puzzle.moved, carry_out(movers)
+    moved, dropped, lost = puzzle.moved, puzzle.dropped, carry_out(movers)
     if lost is None:
-        return 0, tuple(wanting)
+        return _Made(0, 0, tuple(wanting))
     seated = {m.item.replica for m, spot in zip(movers.movers, puzzle.at, strict=True) if m.item and spot is not None}
     # The search keeps failure domains apart; where that is not feasible, a seat in the same one is better than none.
     still = [*(i for i in wanting if i.replica not in seated), *lost]
     seats.grid.refresh()
     full = not bool((seats.grid.present < seats.grid.limit).any())
-    return moved, tuple(still) if full else seat(seats, still)
+    return _Made(moved, dropped, tuple(still) if full else seat(seats, still))
 
 
 def _spread_out(movers: Movers) -> None:
