@@ -247,7 +247,7 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
             apply.failures.pop(now_called(apply.plan, action.replica), None)
     elif receipt.outcome is not Outcome.VOIDED:
         before = book.attempts.get(key, Attempt())
-        book.attempts[key] = failed(before, receipt, at_ms)
+        book.attempts[key] = failed(before, action, receipt, at_ms)
         learn(book, action, receipt, book.attempts[key], at_ms)
         if apply is not None and counts(book.attempts[key], receipt) and _of(apply.plan, action.replica):
             apply.failures[now_called(apply.plan, action.replica)] = Failure(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridops.base import limits
+from gridops.base import canon, limits
 from gridops.base.ids import Digest
 from gridops.controller.core.state import Attempt, HostBook, ScopeBook
-from gridops.model.action import Action, Operate, Unload, Warm
+from gridops.footprint.need import identity
+from gridops.model.action import Action, Load, Operate, Unload, Warm
 from gridops.model.plan import DecisionKind, Plan, Terms
 from gridops.model.profile import Timing
 from gridops.protocol.messages import Receipt
@@ -58,9 +59,22 @@ def learn_terms(book: HostBook, action: Action, body: Digest) -> None:
     trim(book.terms, limits.RESIDENCIES_PER_HOST)
 
 
-def failed(before: Attempt, receipt: Receipt, at_ms: int) -> Attempt:
-    """One failure more in a row."""
-    return Attempt(before.failures + 1, at_ms, receipt.code)
+def tried(action: Action) -> Digest | None:
+    """What a step tries, so that other files or another command do not wait for what failed before them."""
+    match action:
+        case Load():
+            return canon.digest(sorted(f.sha256 for f in action.artifact.files))
+        case Warm():
+            return identity(action.launch)
+        case _:
+            return None
+
+
+def failed(before: Attempt, action: Action, receipt: Receipt, at_ms: int) -> Attempt:
+    """One failure more in a row, or the first of something else."""
+    of = tried(action)
+    same = before.of is None or before.of == of
+    return Attempt(before.failures + 1 if same else 1, at_ms, receipt.code, of)
 
 
 def counts(attempt: Attempt, receipt: Receipt) -> bool:

@@ -15,7 +15,7 @@ from gridops.base.canon import digest
 from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.controller.core import rows as r
-from gridops.controller.core.learned import RETRIABLE, RETRIES
+from gridops.controller.core.learned import RETRIABLE, RETRIES, tried
 from gridops.controller.core.modes import desired_now
 from gridops.controller.core.observe import fresh, seen, unseen_success
 from gridops.controller.core.rights import No, Rights, may_issue, mends, not_the_last, still_right
@@ -214,12 +214,16 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) ->
 def _spaced_out(turn: Pass, action: Action, what: str) -> str | None:
     """Back-off after failures of (kind, host, profile), cooldown after success of the very same step."""
     book, now_ms = turn.rights.state.hosts[action.host], turn.rights.now_ms
-    attempt = book.attempts.get((action.kind, action.profile))
+    attempt, of = book.attempts.get((action.kind, action.profile)), tried(action)
+    if attempt is not None and attempt.of not in (None, of):
+        attempt = None
     counts = attempt is not None and (attempt.code not in RETRIABLE or attempt.failures >= RETRIES)
     if attempt is not None and counts and now_ms < attempt.wait_until_ms:
         seconds = -(-(attempt.wait_until_ms - now_ms) // 1000)
         return f"{what} waits {seconds} s: it failed {attempt.failures} times ({attempt.code or 'no code'})"
-    ended = book.cooled.get((action.kind, action.replica))
+    ended, success = book.cooled.get((action.kind, action.replica)), book.successes.get(action.replica)
+    if success is not None and success.action.kind == action.kind and tried(success.action) != of:
+        return None
     if ended is not None and now_ms - ended < turn.limits.cooldown_ms:
         return f"{what} waits: the same step ended {(now_ms - ended) // 1000} s ago"
     return None

@@ -155,6 +155,8 @@ class Attempt:
     failures: int = 0
     last_ms: int = 0
     code: str | None = None
+    of: Digest | None = None
+    """What was tried: the files of a load, the command of a start. None: nothing but its kind."""
 
     @property
     def wait_until_ms(self) -> int:
