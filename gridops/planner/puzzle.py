@@ -45,6 +45,7 @@ class Puzzle:
     room: list[int] = field(default_factory=list)
     """The most that any pool of a host has free, its RAM apart where it has others; -1 where there is no slot left."""
     _pools_of: list[tuple[int, ...]] = field(default_factory=list)
+    _weights: list[int] = field(default_factory=list)
     _social: bool = False
 
     def __post_init__(self) -> None:
@@ -54,7 +55,8 @@ class Puzzle:
         self.fresh = [0] * hosts
         self.placed = [0] * len(self.kinds)
         self.domains = [{} for _ in self.kinds]
-        self.claim = sum(k.weight for k in self.kinds)
+        self._weights = [k.weight for k in self.kinds]
+        self.claim = sum(self._weights)
         for free, ram in zip(self.ground.free, self.ground.ram, strict=True):
             # Hosts with fewer pools than others have columns that stand for none.
             self._pools_of.append(tuple(c for c in range(len(free)) if c != ram and free[c] > -ENDLESS) or (ram,))
@@ -110,24 +112,28 @@ class Puzzle:
                 self.put(n, spot)
 
     def _loosen(self, n: int, piece: Piece) -> None:
-        self.loose.setdefault(piece.kind, set()).add(n)
-        weight = self.kinds[piece.kind].weight
+        kind = piece.kind
+        if kind in self.loose:
+            self.loose[kind].add(n)
+        else:
+            self.loose[kind] = {n}
+        weight = self._weights[kind]
         self.unmet += weight
         self.claim += weight * piece.claim
         if piece.home is not None:
             self.dropped += 1
             self.back_ms += piece.back_ms
-            self.gone[piece.kind] = self.gone.get(piece.kind, 0) + 1
+            self.gone[kind] = self.gone.get(kind, 0) + 1
 
     def _put(self, n: int, spot: Spot) -> None:
         host, option, pools = spot
         piece, ground = self.pieces[n], self.ground
-        kind = piece.kind
-        self._memory(host, option, pools, -1)
+        kind, held = piece.kind, ground.held
+        self._memory(host, option, pools, -option.need, -option.ram)
         ground.slots[host] -= 1
-        if not ground.held[host]:
+        if not held[host]:
             ground.money -= ground.price[host]
-        ground.held[host] += 1
+        held[host] += 1
         here = ground.counts[host]
         here[kind] = here.get(kind, 0) + 1
         self._note(host)
@@ -139,7 +145,7 @@ class Puzzle:
             del self.loose[kind]
         else:
             others.discard(n)
-        weight = self.kinds[kind].weight
+        weight = self._weights[kind]
         self.unmet -= weight
         self.claim -= weight * piece.claim
         if piece.home is not None:
@@ -156,11 +162,11 @@ class Puzzle:
     def _take(self, n: int, spot: Spot) -> None:
         host, option, pools = spot
         piece, ground = self.pieces[n], self.ground
-        kind = piece.kind
-        self._memory(host, option, pools, 1)
+        kind, held = piece.kind, ground.held
+        self._memory(host, option, pools, option.need, option.ram)
         ground.slots[host] += 1
-        ground.held[host] -= 1
-        if not ground.held[host]:
+        held[host] -= 1
+        if not held[host]:
             ground.money += ground.price[host]
         here = ground.counts[host]
         if here[kind] == 1:
@@ -184,16 +190,15 @@ class Puzzle:
         else:
             self.gone[kind] -= 1
 
-    def _memory(self, host: int, option: Option, pools: tuple[int, ...], sign: int) -> None:
-        ground, need = self.ground, sign * option.need
-        free = ground.free[host]
+    def _memory(self, host: int, option: Option, pools: tuple[int, ...], need: int, ram: int) -> None:
+        free = self.ground.free[host]
         for column in pools:
             free[column] += need
         if option.gpu:
             for column in pools:
-                ground.gpu[host][column] += need
-        if option.ram:
-            free[ground.ram[host]] += sign * option.ram
+                self.ground.gpu[host][column] += need
+        if ram:
+            free[self.ground.ram[host]] += ram
 
     def _note(self, host: int) -> None:
         if self.ground.slots[host] <= 0:
@@ -242,8 +247,9 @@ class Puzzle:
     def seat(self, number: int, host: int) -> Spot | None:
         """A seat for one of the kind on the host, in the first config with room."""
         options = self.kinds[number].options.get(host)
-        if options is None or not self.welcome(number, host):
-            return None
+        return self._first(options, host) if options is not None and self.welcome(number, host) else None
+
+    def _first(self, options: tuple[Option, ...], host: int) -> Spot | None:
         disk = self.ground.disk[host]
         for option in options:
             if option.missing > disk:
@@ -264,9 +270,10 @@ class Puzzle:
         best: Spot | None = None
         first = second = 0
         for host in hosts:
-            if room[host] < size or host not in options or (apart and self.breaks(number, host)):
+            here = options.get(host) if room[host] >= size else None
+            if here is None or (apart and self.breaks(number, host)) or not self.welcome(number, host):
                 continue
-            spot = self.seat(number, host)
+            spot = self._first(here, host)
             if spot is None:
                 continue
             start, left = spot.option.start_ms, free[host][spot.pools[0]] - spot.option.need
