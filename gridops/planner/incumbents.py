@@ -74,15 +74,12 @@ class Incumbent:
 
 def current_config(profile: Profile, launch: Launch) -> Config | None:
     """The config that a running launch still is: the same process, whatever its name and source."""
-    process = process_of(launch)
-    return next(
-        (
-            c
-            for c in profile.configs
-            if launch.backend in c.backends and process_of(launch_of(profile, c, launch.backend)) == process
-        ),
-        None,
-    )
+    for config in profile.configs:
+        if launch.backend in config.backends:
+            wanted = launch_of(profile, config, launch.backend)
+            if wanted == launch or process_of(wanted) == process_of(launch):
+                return config
+    return None
 
 
 def mark(world: World, *paths: str) -> str | None:

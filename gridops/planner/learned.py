@@ -79,26 +79,33 @@ class Experience:
             self._speeds.setdefault(Key(speed.profile, speed.config, speed.revision), {})[speed.host] = speed
         self._leads = {e.profile: e for e in sorted(learned.leads, key=lambda e: -e.lead_ms) if e.lead_ms >= 0}
 
-    def times(self, kind: TimeKind, about: Key) -> Mapping[HostId, LearnedTime]:
-        return self._times.get((kind, about), {})
+    def about(self, profile: Profile, config: Config) -> Key | None:
+        """What to ask for below. None: there are no records of anything."""
+        return key_of(profile, config) if self._times or self._failures or self._speeds else None
 
-    def failures(self, about: Key) -> Mapping[HostId, int]:
+    def times(self, kind: TimeKind, about: Key | None) -> Mapping[HostId, LearnedTime]:
+        return self._times.get((kind, about), {}) if about is not None else {}
+
+    def failures(self, about: Key | None) -> Mapping[HostId, int]:
         """Failed attempts, so many at most as are counted."""
-        return {h: min(f.count, FAILURES_COUNTED) for h, f in self._failures.get(about, {}).items()}
+        found = self._failures.get(about, {}) if about is not None else {}
+        return {h: min(f.count, FAILURES_COUNTED) for h, f in found.items()}
 
-    def speeds(self, about: Key) -> Mapping[HostId, MeasuredSpeed]:
+    def speeds(self, about: Key | None) -> Mapping[HostId, MeasuredSpeed]:
         """As recorded: how far they are believed is `speed`'s question, for they fade within minutes."""
-        return self._speeds.get(about, {})
+        return self._speeds.get(about, {}) if about is not None else {}
 
-    def believed(self, about: Key) -> tuple[LearnedTime | FailedStarts, ...]:
+    def believed(self, about: Key | None) -> tuple[LearnedTime | FailedStarts, ...]:
         """Every record of it that is believed, in one order: equal for two plans where they were taught the same."""
+        if about is None:
+            return ()
         times = [t for kind in TimeKind for _, t in sorted(self.times(kind, about).items())]
         return (*times, *(f for _, f in sorted(self._failures.get(about, {}).items())))
 
     def start(self, profile: Profile, config: Config | Launch, view: HostView) -> Start:
         """How long files that are not there take to come to a host, and the start after it."""
-        name = config.config if isinstance(config, Launch) else config.name
-        about, host = Key(profile.name, name, revision_of(config.artifact)), view.host.id
+        name, host = config.config if isinstance(config, Launch) else config.name, view.host.id
+        about = Key(profile.name, name, revision_of(config.artifact)) if self._times else None
         fetched, warmed = self.times(TimeKind.FETCH, about).get(host), self.times(TimeKind.WARM, about).get(host)
         whole = sum(f.size_bytes for f in config.artifact.files)
         copy = sum(f.size_bytes for f in config.artifact.files if f.sha256 not in view.cached)

@@ -15,7 +15,7 @@ import numpy as np
 from gridops.base.units import PPM
 from gridops.model.fleet import HostClass
 from gridops.model.learned import TimeKind
-from gridops.model.profile import Profile
+from gridops.model.profile import Artifact, Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.constants import (
     FAILED_START_MS,
@@ -29,11 +29,11 @@ from gridops.planner.constants import (
     WAITING_MLANES,
 )
 from gridops.planner.grid import Grid, Ints
-from gridops.planner.learned import Key, blend, experience_of, key_of
+from gridops.planner.learned import Key, blend, experience_of
 from gridops.planner.pressure import MILLI, is_asked, known, offered
 from gridops.planner.recall import Shelf
 from gridops.planner.speed import Speeds
-from gridops.planner.terrain import Terrain
+from gridops.planner.terrain import Terrain, level
 from gridops.planner.world import HostView, Standing
 
 
@@ -76,6 +76,7 @@ class Harms:
         shelf: Shelf[tuple[Ints, Ints]] = grid.world.recall.shelf("unrest")
         self.active, self._chance = shelf.of("all", (grid.terrain,), lambda: _unrest(grid.terrain))
         """Transfers that a host reports under way, and the chance that it is interrupted."""
+        self._restless, self._linked = bool(self._chance.any()), bool(grid.download.any())
 
     def exposure(self, profile: Profile) -> Exposure:
         """By the forecast where one speaks of the profile, else nominal. One replica serves no more than its lanes."""
@@ -93,17 +94,22 @@ class Harms:
         served = mine * horizon * hot // (MILLI * PPM)
         return Exposure(max(WAITING_MLANES, mine), min(SERVED_MOST, served))
 
-    def warm_ms(self, profile: Profile, about: Key, rows: Ints) -> Ints:
+    def warm_ms(self, profile: Profile, about: Key | None, rows: Ints) -> Ints:
         """From the start of the process until it answers."""
+        if not self.experience.times(TimeKind.WARM, about):
+            return level(profile.timing.warm_ms, len(rows))
         found = np.full(len(rows), profile.timing.warm_ms, np.int64)
         self._learn(found, TimeKind.WARM, about, rows)
         return found
 
-    def fetch(self, profile: Profile, position: int, rows: Ints) -> Fetch:
+    def fetch(self, profile: Profile, position: int, about: Key | None, rows: Ints) -> Fetch:
         """What would have to be fetched, by what was learned, else by the link, else by the profile's own guess."""
         grid, config = self.grid, profile.configs[position]
-        size = np.zeros(len(rows), np.int64)
         whole = sum(f.size_bytes for f in config.artifact.files)
+        if not self._linked and not self.experience.times(TimeKind.FETCH, about) and self._nowhere(config.artifact):
+            parts = min(profile.timing.load_ms, START_MAX_MS), whole, 0
+            return Fetch(*(level(part, len(rows)) for part in parts))
+        size = np.zeros(len(rows), np.int64)
         for file in config.artifact.files:
             size += np.where(grid.cached((file.sha256,))[rows], 0, file.size_bytes)
         here = grid.cached(tuple(f.sha256 for f in config.artifact.files))[rows]
@@ -111,7 +117,7 @@ class Harms:
         known_rate = rate > 0
         alone: Ints = np.where(known_rate, size * 8_000 // np.maximum(rate, 1), profile.timing.load_ms)
         full = np.where(known_rate, whole * 8_000 // np.maximum(rate, 1), profile.timing.load_ms)
-        learned = self._learn(full, TimeKind.FETCH, key_of(profile, config), rows)
+        learned = self._learn(full, TimeKind.FETCH, about, rows)
         if len(learned):
             # Part of the files takes its part of the time.
             alone[learned] = full[learned] * size[learned] // whole if whole else full[learned]
@@ -120,21 +126,29 @@ class Harms:
         alone = np.minimum(alone, START_MAX_MS)
         return Fetch(np.where(here, 0, alone), np.where(here, 0, size), (shared & ~here).astype(np.int64))
 
-    def lasting(self, profile: Profile, position: int, rows: Ints, *, gpu: bool) -> tuple[Ints, Ints, Ints]:
+    def lasting(self, profile: Profile, about: Key | None, rows: Ints, *, gpu: bool) -> tuple[Ints, Ints, Ints]:
         """The parts that do not change while a plan is made: failing, slower, interrupted."""
-        about, exposure = key_of(profile, profile.configs[position]), self.exposure(profile)
-        tries = np.zeros(len(self.grid.ids), np.int64)
-        for host, count in self.experience.failures(about).items():
-            if (row := self.grid.row.get(host)) is not None:
-                tries[row] = count
-        failing = exposure.while_waiting(tries[rows] * FAILED_START_MS)
-        slower = np.zeros(len(rows), np.int64)
+        exposure = self.exposure(profile)
+        failing = slower = level(0, len(rows))
+        if failed := self.experience.failures(about):
+            tries = np.zeros(len(self.grid.ids), np.int64)
+            for host, count in failed.items():
+                if (row := self.grid.row.get(host)) is not None:
+                    tries[row] = count
+            failing = exposure.while_waiting(tries[rows] * FAILED_START_MS)
         if (ratios := self._speeds.slower_ppm(profile, about, gpu=gpu)) is not None:
             slower = ratios[rows] * exposure.served_part // PPM
+        if not self._restless:
+            return failing, slower, level(0, len(rows))
         lost = self._chance[rows] * min(profile.timing.warm_ms, START_MAX_MS)
         # Never nothing: where nothing takes time, a person's machine still comes last.
         broken = np.maximum(exposure.while_waiting(lost // PPM), np.minimum(self._chance[rows], 1))
         return failing, slower, np.where(self._chance[rows] > 0, broken, 0)
+
+    def _nowhere(self, artifact: Artifact) -> bool:
+        """It has files, and no host has any of them."""
+        cached = self.grid.terrain.cached
+        return bool(artifact.files) and not any(cached.get(f.sha256) for f in artifact.files)
 
     def drain_ms(self, row: int) -> int:
         """How long what leaves the host may take to leave."""
@@ -142,7 +156,7 @@ class Harms:
         found = [p.timing.drain_ms for c in leaving if (p := self.grid.world.profiles.get(c.profile)) is not None]
         return max(found, default=0) or DRAIN_MS
 
-    def _learn(self, found: Ints, kind: TimeKind, about: Key, rows: Ints) -> Ints:
+    def _learn(self, found: Ints, kind: TimeKind, about: Key | None, rows: Ints) -> Ints:
         """Blend what is known into a column of priors. Returns the positions that learned something."""
         times = self.experience.times(kind, about)
         if not times:

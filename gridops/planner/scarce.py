@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gridops.base.units import PPM
-from gridops.footprint.need import Need, need
 from gridops.model.profile import Profile
-from gridops.planner.capacity import on_ram
-from gridops.planner.eligible import suits
+from gridops.planner.fittings import fittings_of
 from gridops.planner.grid import Bools, Grid, Ints
 from gridops.planner.recall import Shelf
 
@@ -97,20 +95,9 @@ def scarcity_of(grid: Grid) -> Scarcity:
 
 
 def _kind(grid: Grid, profile: Profile) -> _Kind | None:
-    world = grid.world
-    for config in profile.configs:
-        wanted = need(config, world.planning)
-        if not isinstance(wanted, Need):
-            continue
-        usable = np.zeros((len(grid.examples), grid.width), np.bool_)
-        amount = wanted.device_bytes
-        for n, view in enumerate(grid.examples):
-            way = suits(profile, config, view, world.planning)
-            if way is None:
-                continue
-            column = {r.id: c for c, r in enumerate(view.rooms)}
-            usable[n, [column[r.id] for r in way.rooms]] = True
-            amount = max(amount, wanted.device_bytes + (wanted.host_bytes if on_ram(view, way) else 0))
-        if usable.any():
-            return _Kind(amount, config.devices.count, usable, usable.tobytes())
+    for position, config in enumerate(profile.configs):
+        fittings = fittings_of(grid, profile, position)
+        if some := fittings.some:
+            amount = max(f.per_pool for f in some)
+            return _Kind(amount, config.devices.count, fittings.usable, fittings.usable.tobytes())
     return None

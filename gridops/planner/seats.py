@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from gridops.planner.constants import REVIEW_PPM
 from gridops.planner.draft import Draft, Item, may_dip
 from gridops.planner.fill import filled, filled_of
 from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Grid, Ints
-from gridops.planner.learned import key_of
-from gridops.planner.openings import Opening
+from gridops.planner.openings import Answers, Opening, Strands
+from gridops.planner.prospects import Prospect
 from gridops.planner.rank import Rank
 from gridops.planner.rank_harm import Harms
 from gridops.planner.recall import Shelf
@@ -140,11 +140,18 @@ class Seats:
         self.grid = Grid(draft.world, draft.board)
         self._scarcity, self.harms = scarcity_of(self.grid), Harms(self.grid)
         self._openings: dict[ProfileName, tuple[Opening, ...]] = {}
+        inputs, pairs = draft.world.inputs, len(self.grid.ids) * len(draft.world.profiles)
+        # What is measured fades from one moment to the next, and a forecast is another each time.
+        told = inputs.forecast is not None or (inputs.learned is not None and bool(inputs.learned.speeds))
+        self._keeps = not told and pairs <= OPENINGS_KEPT
+        """The next plan may take over what hosts say."""
 
     def openings(self, profile: Profile) -> tuple[Opening, ...]:
         """One for each config of the profile, up to date."""
         found = self.lasting(profile)
         for opening in found:
+            if not opening.asked:
+                self._ask(opening)
             opening.refresh()
         return found
 
@@ -158,25 +165,34 @@ class Seats:
         return found
 
     def _opening(self, profile: Profile, position: int) -> Opening:
-        """As the last plan found it, if both begin with the same hosts, profiles and placement."""
-        grid, world = self.grid, self.draft.world
-        learned = world.inputs.learned
-        # What is measured fades from one moment to the next, and a forecast is another each time.
-        told = world.inputs.forecast is not None or (learned is not None and bool(learned.speeds))
-        if told or grid.seen != grid.began or len(grid.ids) * len(world.profiles) > OPENINGS_KEPT:
-            return Opening(self.harms, self._scarcity, profile, position)
-        shelf: Shelf[Opening] = world.recall.shelf("openings")
-        name = profile.name, position
-        sources = profile, grid.start, grid.numbers, self._scarcity, self._taught(profile, position)
-        last = shelf.get(name, sources)
-        made = Opening(self.harms, self._scarcity, profile, position) if last is None else last.again(self.harms)
-        shelf.put(name, sources, made.again(self.harms))
-        return made
+        """Its prospect is as the last plan found it, if profile and hosts are what they were."""
+        name, grid, world = (profile.name, position), self.grid, self.draft.world
+        if not self._keeps:
+            return Opening(Prospect(self.harms, profile, position), self.harms, self._scarcity, Strands())
+        shelf: Shelf[Prospect] = world.recall.shelf("prospects")
+        sources = profile, grid.terrain, self._taught(profile, position)
+        prospect = shelf.of(name, sources, lambda: Prospect(self.harms, profile, position))
+        known: Shelf[Strands] = world.recall.shelf("strands")
+        strands = known.of(name, (prospect, grid.numbers, self._scarcity), Strands)
+        return Opening(prospect, self.harms, self._scarcity, strands)
+
+    def _ask(self, opening: Opening) -> None:
+        """Answers are as the last plan found them, if both begin with the same placement and profiles, too."""
+        grid, shelf = self.grid, cast("Shelf[Answers]", self.draft.world.recall.shelf("answers"))
+        name, sources = (opening.profile.name, opening.position), (opening.prospect, grid.start, self._scarcity)
+        last = shelf.get(name, sources) if self._keeps else None
+        if last is not None:
+            opening.begin(last)
+            return
+        opening.ask()
+        if self._keeps and grid.seen == grid.began:
+            shelf.put(name, sources, opening.answers())
 
     def _taught(self, profile: Profile, position: int) -> tuple[object, ...]:
         """What is believed of times and failures; the same object as last time where it is the same."""
         shelf: Shelf[tuple[object, ...]] = self.draft.world.recall.shelf("taught")
-        name, now = (profile.name, position), self.harms.experience.believed(key_of(profile, profile.configs[position]))
+        name, experience = (profile.name, position), self.harms.experience
+        now = experience.believed(experience.about(profile, profile.configs[position]))
         last = shelf.last(name)
         return shelf.put(name, (), last if last is not None and last == now else now)
 

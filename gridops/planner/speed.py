@@ -65,7 +65,7 @@ class Speeds:
         shelf: Shelf[_Guess] = experience.world.recall.shelf("hardware")
         self._guesses = {by: shelf.of(by, (terrain,), partial(_guessed, terrain, by)) for by in (False, True)}
 
-    def slower_ppm(self, profile: Profile, about: Key, *, gpu: bool) -> Ints | None:
+    def slower_ppm(self, profile: Profile, about: Key | None, *, gpu: bool) -> Ints | None:
         """Parts of a request's time on top of the fastest host's, by row. None: nothing is known of any."""
         guess = self._guesses[profile.modality in _COMPUTES]
         measured = self._measured(self._experience.speeds(about))

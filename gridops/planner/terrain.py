@@ -176,3 +176,17 @@ def _topology(room: DeviceRoom) -> tuple[object, ...]:
 
 def bound(value: int | None) -> int:
     return ENDLESS if value is None else value
+
+
+def slim(column: Ints) -> Ints:
+    """The same numbers; where all are equal, one in memory. Not to be written to."""
+    if column.strides == (0,) or not len(column) or column[0] != column[-1] or (column != column[0]).any():
+        return column
+    return level(int(column[0]), len(column))
+
+
+def level(value: int, size: int) -> Ints:
+    """So many equal numbers, one in memory. Not to be written to."""
+    found: Ints = np.ndarray((size,), np.int64, np.array([value], np.int64), strides=(0,))
+    found.flags.writeable = False
+    return found

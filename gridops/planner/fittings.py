@@ -1,0 +1,83 @@
+"""How a config runs on hosts of each shape: pools by column instead of by name. The same until shapes change.
+
+Asked once for a config and remembered from plan to plan; `prospects` and `scarce` read it. Knows nothing of what hosts
+are called, hold or have free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridops.base.ids import Digest
+from gridops.model.plan import Launch
+from gridops.model.profile import Profile
+from gridops.planner.capacity import on_ram
+from gridops.planner.eligible import Way, suits
+from gridops.planner.grid import Bools, Grid, Ints
+from gridops.planner.recall import Shelf
+from gridops.planner.together import sets
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """How a config runs on all hosts of one shape."""
+
+    way: Way
+    launch: Digest
+    columns: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    """Sets of pools of which `count` may work together, in the order they are tried."""
+    per_pool: int
+    """Bytes on each pool of a seat; where the pool is the RAM, the host's part included."""
+    ram: int
+    """Bytes on the host's RAM on top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fittings:
+    """By shape; None where the config does not suit."""
+
+    of: tuple[Fitting | None, ...]
+    usable: Bools
+    """Shape x pool."""
+
+    @property
+    def some(self) -> list[Fitting]:
+        return [f for f in self.of if f is not None]
+
+    def column(self, value: Callable[[Fitting], int]) -> Ints:
+        """One number per shape; 0 for shapes that do not suit."""
+        return np.array([0 if f is None else value(f) for f in self.of], np.int64)
+
+
+def fittings_of(grid: Grid, profile: Profile, position: int) -> Fittings:
+    """How the config at this position runs on hosts of each shape."""
+    shelf: Shelf[Fittings] = grid.world.recall.shelf("fittings")
+    sources = profile, grid.terrain.shapes
+    return shelf.of((profile.name, position), sources, lambda: _find(grid, profile, position))
+
+
+def _find(grid: Grid, profile: Profile, position: int) -> Fittings:
+    config, planning = profile.configs[position], grid.world.planning
+    launches: dict[str, Launch] = {}
+    found: list[Fitting | None] = []
+    usable = np.zeros((len(grid.examples), grid.width), np.bool_)
+    for n, view in enumerate(grid.examples):
+        way = suits(profile, config, view, planning)
+        if way is None:
+            found.append(None)
+            continue
+        launch = launches.setdefault(way.launch.backend, way.launch)
+        column = {r.id: c for c, r in enumerate(view.rooms)}
+        columns = tuple(column[r.id] for r in way.rooms)
+        groups = tuple(tuple(column[r.id] for r in s) for s in sets(way.rooms, launch.devices))
+        host_bytes, shared = way.need.host_bytes, on_ram(view, way)
+        per_pool = way.need.device_bytes + (host_bytes if shared else 0)
+        one = Way(launch, way.need, way.rooms, way.gpu)
+        digest = grid.world.recall.digests.of(launch)
+        found.append(Fitting(one, digest, columns, groups, per_pool, 0 if shared else host_bytes))
+        usable[n, list(columns)] = True
+    return Fittings(tuple(found), usable)

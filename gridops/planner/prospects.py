@@ -1,0 +1,101 @@
+"""Where a config may run and how soon it would serve there, as far as nothing that is planned changes it.
+
+One `Prospect` stands for one config of one profile on all hosts: the hosts that the rules allow (rows), how it would
+run on them, and the parts of the harm that last as long as the plan is made. The next plan takes it over where profile
+and hosts are what they were. `openings` adds what hosts have room for; made by `seats`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gridops.base.ids import Digest
+from gridops.model.profile import Profile
+from gridops.model.snapshot import ResidencyState
+from gridops.planner.eligible import Way
+from gridops.planner.fittings import fittings_of
+from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
+from gridops.planner.rank_harm import Fetch, Harms
+from gridops.planner.terrain import slim
+
+
+class Prospect:
+    """One config of one profile on all hosts."""
+
+    def __init__(self, harms: Harms, profile: Profile, position: int) -> None:
+        grid = harms.grid
+        self.profile, self.config, self.position = profile, profile.configs[position], position
+        self.count = self.config.devices.count
+        self.fittings = fittings_of(grid, profile, position)
+        some = self.fittings.some
+        self._shape = grid.shape
+        self.rows: Ints = np.flatnonzero(self._allowed(grid))
+        if len(self.rows) == len(grid.ids):
+            self.rows = self.place = grid.all_rows
+        else:
+            self.place = np.full(len(grid.ids), -1, np.int64)
+            self.place[self.rows] = np.arange(len(self.rows))
+        shape = grid.shape[self.rows]
+        self.need: Ints = slim(self.fittings.column(lambda f: f.per_pool)[shape])
+        self.ram_need: Ints = slim(self.fittings.column(lambda f: f.ram)[shape])
+        self.needs_ram = bool(self.ram_need.any())
+        self.gpu = next((f.way.gpu for f in some), False)
+        # Configs that may use any of their pools need no look at groups.
+        self.loose = all(len(f.groups) == 1 and f.groups[0] == f.columns for f in some)
+        self.usable: Bools = self.fittings.usable[shape]
+        about = harms.experience.about(profile, self.config)
+        fetch = harms.fetch(profile, position, about, self.rows)
+        self.fetch = Fetch(slim(fetch.alone_ms), slim(fetch.size_bytes), slim(fetch.shared))
+        self.contended = bool(self.fetch.shared.any())
+        self.exposure = harms.exposure(profile)
+        lasting = harms.lasting(profile, about, self.rows, gpu=self.gpu)
+        self.failing, self.slower, self.broken = (slim(part) for part in lasting)
+        # Where more than the start differs between hosts, equal harm may have unequal parts.
+        self.mixed = bool(self.failing.any() or self.slower.any() or self.broken.any())
+        self.warm: Ints = slim(harms.warm_ms(profile, about, self.rows))
+        self.running: Ints = slim(self._runs(grid))
+        # With the link to itself, so that it stays true whatever else of the plan is moved (`room`).
+        self.start_ms: Ints = np.minimum(self.fetch.alone_ms + self.warm, self.running)
+
+    def way(self, grid: Grid, row: int) -> Way:
+        """How it would run on the host of this row, with that host's own pools."""
+        fitting = self.fittings.of[int(self._shape[row])]
+        assert fitting is not None, "only rows that suit are asked"
+        rooms = grid.views[row].rooms
+        return Way(fitting.way.launch, fitting.way.need, tuple(rooms[c] for c in fitting.columns), fitting.way.gpu)
+
+    def launch(self, row: int) -> Digest:
+        fitting = self.fittings.of[int(self._shape[row])]
+        assert fitting is not None, "only rows that suit are asked"
+        return fitting.launch
+
+    def _allowed(self, grid: Grid) -> Bools:
+        suited = np.array([f is not None for f in self.fittings.of], np.bool_)
+        found = grid.accepts & suited[grid.shape] if len(suited) else np.zeros(0, np.bool_)
+        rules = self.profile.placement
+        if rules.allow_hosts:
+            chosen = np.zeros(len(found), np.bool_)
+            chosen[[grid.row[h] for h in rules.allow_hosts if h in grid.row]] = True
+            found &= chosen
+        if rules.deny_hosts:
+            found[[grid.row[h] for h in rules.deny_hosts if h in grid.row]] = False
+        # This very command has failed there before.
+        for launch in sorted({f.launch for f in self.fittings.some}):
+            for n, state in grid.runs(launch):
+                if state is ResidencyState.FAILED and found[n] and self.launch(n) == launch:
+                    found[n] = False
+        return found
+
+    def _runs(self, grid: Grid) -> Ints:
+        """Milliseconds until what runs or starts there serves, on each row; endless where nothing does."""
+        found: Ints = np.full(len(self.rows), ENDLESS, np.int64)
+        for launch in sorted({f.launch for f in self.fittings.some}):
+            for n, state in grid.runs(launch):
+                at = self.place[n]
+                if at < 0 or self.launch(n) != launch:
+                    continue
+                if state is ResidencyState.READY:
+                    found[at] = 0
+                elif state in (ResidencyState.WARMING, ResidencyState.LOADING):
+                    found[at] = min(found[at], self.warm[at] // 2)
+        return found
