@@ -81,7 +81,7 @@ def bench_yardstick_of_speed(benchmark: BenchmarkFixture, case: Case) -> None:
     run, rounds = case.begin(), min(5, case.most_rounds)
     benchmark.pedantic(Round.plan, setup=lambda: ((run.next(),), {}), rounds=rounds, warmup_rounds=case.warm)
     benchmark.extra_info["earlier allocator, CPU s"] = case.earlier
-    benchmark.extra_info["wanted, s"] = case.wanted_s
+    benchmark.extra_info["wanted, s"] = case.wanted_s or "-"
 
 
 def bench_check_of_a_large_plan(benchmark: BenchmarkFixture) -> None:

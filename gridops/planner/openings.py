@@ -202,9 +202,12 @@ class Opening:
         grid, rows, need = self.grid, self.rows[at], self.need[at][:, None]
         before, kinds = np.maximum(grid.free[rows], 0), grid.shape[rows]
         room = self.usable[at] & (before >= need)
-        order = np.argsort(np.where(room, before, ENDLESS), axis=1, kind="stable")[:, : self.count]
-        after = before.copy()
-        np.put_along_axis(after, order, np.take_along_axis(before, order, 1) - need, 1)
+        after, free = before.copy(), np.where(room, before, ENDLESS)
+        if self.count == 1:
+            after[np.arange(len(rows)), free.argmin(1)] -= need[:, 0]
+        else:
+            order = np.argsort(free, axis=1, kind="stable")[:, : self.count]
+            np.put_along_axis(after, order, np.take_along_axis(before, order, 1) - need, 1)
         after = np.maximum(after, 0)
         lost: Ints = self._scarcity.of_states(grid, states, rows) - self._scarcity.usable_mib(kinds, after)
         return lost // PPM
@@ -216,9 +219,9 @@ class Opening:
         grid, rows = self.grid, self.rows[at]
         able = self._counts(rows) & self._disk(rows)
         left, room = self._memory(at, rows, grid.free, grid.used_gpu)
-        self.fits[at] = able & room
+        self.fits[at] = able = able & room
         waits = np.zeros(len(at), np.bool_)
-        busy = np.flatnonzero(grid.leaving[rows] & self.fits[at])
+        busy = (grid.leaving[rows] & able).nonzero()[0]
         if len(busy):
             # While others are on their way out, the sum of what runs is the other ledger.
             beside, now = self._memory(at[busy], rows[busy], grid.open - grid.live, grid.live_gpu)

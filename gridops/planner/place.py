@@ -21,6 +21,7 @@ from gridops.planner.why import rejected
 
 def place(seats: Seats) -> tuple[Item, ...]:
     """Seat everybody who can be seated. Returns who could not, in order."""
+    seats.begin(seats.draft.items)
     return seat(seats, seats.draft.items)
 
 

@@ -62,10 +62,13 @@ class Recall:
         self.pieces = Pieces()
         self._shelves: dict[str, Shelf[Any]] = {}
         self._frame: tuple[Any, ...] | None = None
+        self.again = False
+        """There has been a plan before."""
 
     def begin(self, frame: tuple[Any, ...]) -> None:
         """A plan begins. `frame`: what all answers depend on; they are worth nothing under another one."""
-        if frame != self._frame:
+        self.again = frame == self._frame
+        if not self.again:
             self._shelves, self._frame = {}, frame
         for shelf in self._shelves.values():
             shelf.turn()

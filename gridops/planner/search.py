@@ -61,6 +61,15 @@ class Draws:
         self._state = (self._state * _MULTIPLIER + _INCREMENT) & _MASK
         return (self._state >> 33) % bound
 
+    def some(self, count: int, bound: int) -> list[int]:
+        """So many of them."""
+        state, found = self._state, list[int]()
+        for _ in range(count):
+            state = (state * _MULTIPLIER + _INCREMENT) & _MASK
+            found.append((state >> 33) % bound)
+        self._state = state
+        return found
+
 
 class Search:
     """One search. `run` leaves the puzzle in the best state found and returns the moves used."""
@@ -71,6 +80,8 @@ class Search:
         self.best, self.record = list(puzzle.at), puzzle.value
         self._heaviest = max((puzzle.kinds[p.kind].weight for p in puzzle.pieces), default=0)
         self._goal = 0
+        # Those who have a home first, then those who matter more; taken from the end.
+        self._turn = [(p.home is not None, p.claim, -n) for n, p in enumerate(puzzle.pieces)]
 
     def run(self) -> int:
         puzzle = self.puzzle
@@ -228,9 +239,9 @@ class Search:
         for kind, queue in queues.items():
             weight, size = kinds[kind].weight, kinds[kind].size
             base = (weight << 40) // size if way < 2 else weight << 20 if way == 2 else size
-            keyed += [(-(base * (512 + draws.below(LUCK)) >> 10), kind) for _ in queue]
-            # Those who have a home first, then those who matter more; taken from the end.
-            queue.sort(key=lambda n: (pieces[n].home is not None, pieces[n].claim, -n))
+            keyed += [(-(base * (512 + luck) >> 10), kind) for luck in draws.some(len(queue), LUCK)]
+            if len(queue) > 1:
+                queue.sort(key=self._turn.__getitem__)
         tight = not costly and draws.below(2) == 0
         hosts = chosen + self._outside(chosen, min((kinds[k].size for k in queues), default=0))
         failed = set[int]()

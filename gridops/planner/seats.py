@@ -105,7 +105,7 @@ class Table:
                 values = term.some(at)
                 best = values.min()
                 least = values == best
-                if not least.all():
+                if np.count_nonzero(least) < len(at):
                     self._rest.append((equal, at[~least]))
                     at = at[least]
                 equal = *equal, int(best)
@@ -163,6 +163,12 @@ class Seats:
             found = tuple(self._opening(profile, n) for n in range(len(profile.configs)))
             self._openings[profile.name] = found
         return found
+
+    def begin(self, items: Sequence[Item]) -> None:
+        """These look for a seat, and nobody has one yet: ask all hosts now, if the next plan may begin alike."""
+        if self._keeps and self.draft.world.recall.again:
+            for profile in {i.profile.name: i.profile for i in items}.values():
+                self.openings(profile)
 
     def _opening(self, profile: Profile, position: int) -> Opening:
         """Its prospect is as the last plan found it, if profile and hosts are what they were."""
@@ -253,7 +259,7 @@ class Seats:
             too_dear = self.draft.board.price_micro + price > ceiling.max_per_hour_micro
             too_dear = np.where(price == UNKNOWN_PRICE_MICRO, ceiling.unknown == "refuse", too_dear)
             fits = fits & (grid.holds[opening.rows] | ~too_dear)
-        places = np.flatnonzero(fits)
+        places = fits.nonzero()[0]
         rows = opening.rows[places]
         reviewed = self._reviewed(item, opening, rows)
         return Table(opening, places, self._columns(item, opening, places, reviewed), reviewed)
@@ -279,7 +285,7 @@ class Seats:
         return [
             same,
             opening.position,
-            _term(opening.harm[places] + reviewed),
+            _term(opening.harm[places] + reviewed if not isinstance(reviewed, int) else opening.harm[places]),
             sharing,
             unproposed,
             _term(np.where(grid.holds[rows], 0, grid.price[rows])) if grid.priced else 0,

@@ -23,11 +23,10 @@ from gridops.model.snapshot import HostReport, HostState, Residency, ResidencySt
 from gridops.planner import gather, world
 from gridops.planner.constants import LEARN_VALID_MS
 from gridops.planner.learned import revision_of
-from gridops.planner.openings import Opening
 from gridops.planner.planner import Inputs, Recall, plan
+from gridops.planner.prospects import Prospect
 from gridops.planner.rank_harm import Harms
 from gridops.planner.recall import Shelf
-from gridops.planner.scarce import Scarcity
 from gridops.planner.world import look
 from tests.planner.fleet import GIB, Fleet, config, digest, host, profile, report, with_external
 from tests.planner.worlds import Cook, Drawn, change, later, make_fleet, rolled
@@ -280,13 +279,13 @@ def test_what_was_learned_since_counts_and_what_was_not_is_remembered(monkeypatc
         return replace(fleet.but(now=now).inputs(), learned=Learned(times=copies))
 
     opened: list[str] = []
-    really = Opening.__init__
+    really = Prospect.__init__
 
-    def opening(self: Opening, harms: Harms, scarcity: Scarcity, of: Profile, position: int) -> None:
+    def looked(self: Prospect, harms: Harms, of: Profile, position: int) -> None:
         opened.append(of.name)
-        really(self, harms, scarcity, of, position)
+        really(self, harms, of, position)
 
-    monkeypatch.setattr(Opening, "__init__", opening)
+    monkeypatch.setattr(Prospect, "__init__", looked)
     plan(asked(one), recall)
     places = []
     for times, expected in (((one,), []), ((one, two), ["vast"]), ((one, two), []), ((two,), ["vast"]), ((), ["vast"])):
