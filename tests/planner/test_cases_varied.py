@@ -253,8 +253,9 @@ def _best(told: Story, asked: Fleet, able: list[Seat], taken: tuple[str, tuple[s
     if told.cached_on is not None and any(s.host == told.cached_on for s in able):
         assert taken[0] == told.cached_on, "the files are there"
         return
-    if standing(asked) or any(m.uma for m in told.machines):
-        return  # what others want of the gaps decides first
+    pair = len(able[0].devices) > 1 and not told.even
+    if standing(asked) or pair or any(m.uma for m in told.machines):
+        return  # who else could use the gaps, another of the same kind included, decides first
     ground, need = Ground.of(asked), guest(asked).configs[able[0].config].footprint.device_bytes or 0
     if told.even:
         left = {(s.host, tuple(sorted(s.devices))): _filled(asked, ground, s, need) for s in able}
