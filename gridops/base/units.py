@@ -169,6 +169,13 @@ def render_clock(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%H:%MZ")
 
 
+def render_price(micro: int) -> str:
+    """As people write it: two decimals, more only where they count."""
+    whole, rest = divmod(micro, PPM)
+    digits = f"{rest:06d}".rstrip("0").ljust(2, "0")
+    return f"{whole}.{digits}"
+
+
 def render_ppm(value: int) -> str:
     """Parts per million as a percentage with at most one decimal."""
     whole, rest = divmod(value * 1000 // PPM, 10)

@@ -39,6 +39,7 @@ from gridops.model.policy import Mode
 from gridops.model.snapshot import SnapshotSource
 from gridops.planner.fixes import first_fix
 from gridops.planner.planner import Inputs
+from gridops.planner.price_preview import preview, sentences
 from gridops.planner.render_fixes import hint_lines
 from gridops.planner.render_github import annotation_lines, step_outputs
 from gridops.planner.render_json import plan_lines, plans_document
@@ -133,9 +134,10 @@ def run(context: Context, asked: Asked, now_ms: int) -> int:
     hints: list[str] = []
     for scope, seen in look(context, place, call.intent, now_ms, asked.against).items():
         before = seen if base is None else from_base(place, base, scope, seen, now_ms)
-        made = plan_scope(place, call.intent, scope, before, now_ms)
+        question = inputs_of(place, call.intent, scope, before, now_ms)
+        made = _with_preview(question, plan_scope(place, call.intent, scope, before, now_ms))
         plans.append((made, _words(call, seen, made)))
-        hints += _hint(call, inputs_of(place, call.intent, scope, before, now_ms), made)
+        hints += _hint(call, question, made)
         notes.append(seen.note)
     code = exits.worst([_exit(made, asked) for made, _ in plans])
     _emit(context, plans, code)
@@ -145,6 +147,14 @@ def run(context: Context, asked: Asked, now_ms: int) -> int:
     if asked.github:
         _github(plans, code)
     return code
+
+
+def _with_preview(question: Inputs, plan: Plan) -> Plan:
+    """The plan with what its price ceiling costs among the notes, in every form in which it is shown."""
+    found = preview(question, plan)
+    if found is None:
+        return plan
+    return replace(plan, report=replace(plan.report, notes=(*plan.report.notes, *sentences(found))))
 
 
 def _exit(plan: Plan, asked: Asked) -> int:

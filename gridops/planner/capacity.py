@@ -15,7 +15,7 @@ from types import MappingProxyType
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
 from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
-from gridops.base.units import PPM, render_bytes
+from gridops.base.units import PPM, render_bytes, render_price
 from gridops.footprint.ledger import Answer, DeviceRoom, Fit, fits
 from gridops.model.fleet import DeviceKind
 from gridops.model.plan import HostLine
@@ -75,21 +75,31 @@ class Board:
 
     def put(self, host: HostId, claim: Claim) -> None:
         board = self.hosts[host]
-        if not board.desired:
-            self.price_micro += board.view.host.price_per_hour_micro or 0
+        was = board.is_paid()
         board.put(claim)
+        self._pay(board, was)
 
     def take(self, host: HostId, replica: ReplicaId, *, runs: bool) -> None:
         board = self.hosts[host]
+        was = board.is_paid()
         board.take(replica, runs=runs)
-        if not board.desired:
-            self.price_micro -= board.view.host.price_per_hour_micro or 0
+        self._pay(board, was)
 
     def back(self, host: HostId, claim: Claim) -> None:
         board = self.hosts[host]
-        if not board.desired:
-            self.price_micro += board.view.host.price_per_hour_micro or 0
+        was = board.is_paid()
         board.back(claim)
+        self._pay(board, was)
+
+    def hold(self, host: HostId, claim: Claim, *, stuck: bool) -> None:
+        board = self.hosts[host]
+        was = board.is_paid()
+        board.hold(claim, stuck=stuck)
+        self._pay(board, was)
+
+    def _pay(self, board: HostBoard, was: bool) -> None:
+        """A host costs its price once, from the first that stands there to the last."""
+        self.price_micro += (board.is_paid() - was) * (board.view.host.price_per_hour_micro or 0)
 
     def offer(self, host: HostId, ask: Ask, *, instead: ReplicaId | None = None) -> Offer | HostLine:
         """A seat for the replica on the host, or the first rule that stands against it.
@@ -140,13 +150,18 @@ class Board:
 
     def _price(self, board: HostBoard) -> HostLine | None:
         ceiling = self.world.budgets.price
-        if ceiling is None or board.desired:
+        if ceiling is None or board.is_paid():
             return None
         price = board.view.host.price_per_hour_micro
         if price is None:
             return _line(board, codes.PRICE_UNKNOWN, "its price is unknown") if ceiling.unknown == "refuse" else None
         if self.price_micro + price > ceiling.max_per_hour_micro:
-            return _line(board, codes.PRICE_CEILING, "one more host would be above the price ceiling")
+            spent, most = (render_price(v) for v in (self.price_micro, ceiling.max_per_hour_micro))
+            return _line(
+                board,
+                codes.PRICE_CEILING,
+                f"it costs {render_price(price)} an hour, and {spent} of at most {most} are spent",
+            )
         return None
 
 

@@ -174,6 +174,7 @@ def _tie_price(knots: _Knots, draft: Draft, targets: Targets, decisions: Sequenc
     if ceiling is None:
         return
     held = {i.host for i in (*targets.wanted, *targets.removed)}
+    held |= {host for host, board in draft.board.hosts.items() if board.kept and board.is_paid()}
     arrivals = [n for n, d in enumerate(decisions) if d.target is not None and d.target.host not in held]
     hosts = held | {d.target.host for d in decisions if d.target is not None}
     views = draft.world.hosts

@@ -255,6 +255,29 @@ def _there(report: HostReport | None, device: str) -> bool:
     return report is None or any(d.id == device for d in report.devices)
 
 
+def price(view: View) -> Iterator[str]:
+    """Whoever opens another host stays below the ceiling with all that is held then, and knows what it costs."""
+    ceiling = view.desired.budgets.of(view.plan.scope).price
+    before = {a.seat.host for a in view.before.values()}
+    opened = {a.seat.host for a in view.new if a.seat.host not in before and not _managed(view, a.seat.host)}
+    if ceiling is None or not opened:
+        return
+    for host in sorted(opened):
+        declared = view.hosts.get(host)
+        if declared is not None and declared.price_per_hour_micro is None and ceiling.unknown == "refuse":
+            yield f"{host} is opened, nobody knows its price, and there is a ceiling"
+    heard = [h for h in view.reports if view.beat(h) is None]
+    stuck = {h for h in heard if any(r.ownership is Ownership.MANAGED for r in view.strangers(h))}
+    held = [view.hosts[h] for h in sorted(stuck | set(view.on)) if h in view.hosts]
+    spent = sum(h.price_per_hour_micro or 0 for h in held)
+    if spent > ceiling.max_per_hour_micro:
+        yield f"{', '.join(sorted(opened))} opened for {spent} micro an hour, {ceiling.max_per_hour_micro} may be spent"
+
+
+def _managed(view: View, host: HostId) -> bool:
+    return any(r.ownership is Ownership.MANAGED for r in view.live(host))
+
+
 def counts(view: View) -> Iterator[str]:
     """Slots, replicas per host and company, wherever something new arrives."""
     for host_id in sorted(view.arriving):

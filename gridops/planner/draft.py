@@ -213,10 +213,10 @@ def _hold_the_rest(draft: Draft, targets: Targets, settled: Collection[HostId]) 
             continue
         for residency in board.view.stuck:
             if (host, residency.replica, residency.identity) not in planned:
-                board.hold(residency_claim(residency), stuck=True)
+                draft.board.hold(host, residency_claim(residency), stuck=True)
         for residency in board.view.ours:
             if (host, residency.replica, residency.identity) not in planned:
-                board.hold(residency_claim(residency), stuck=False)
+                draft.board.hold(host, residency_claim(residency), stuck=False)
 
 
 def _importance(world: World, incumbent: Incumbent) -> tuple[bool, bool, int, str, tuple[str, int]]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gridops.base.codes import placement as codes
 from gridops.base.ids import HostId, ProfileName
-from gridops.base.units import PPM
+from gridops.base.units import render_price
 from gridops.model.intent import Desired
 from gridops.model.policy import BudgetPolicy, PriceCeiling, ScopeBudgets
 from gridops.model.profile import Colocation, PlacementRules, Profile
@@ -151,7 +151,7 @@ def _price(asked: Question) -> Iterator[Idea]:
     prices = sorted({draft.world.hosts[h].host.price_per_hour_micro or 0 for h in hosts})
     for price in prices[:2]:
         needed, old = draft.board.price_micro + price, ceiling.max_per_hour_micro
-        edit = Edit("price.max_per_hour", _money(old), _money(needed), paths)
+        edit = Edit("price.max_per_hour", render_price(old), render_price(needed), paths)
         higher = replace(ceiling, max_per_hour_micro=needed)
         yield Idea(FixKind.PRICE, share(needed - old, old), edit, _priced(asked, higher))
     if asked.of(codes.PRICE_UNKNOWN.code):
@@ -168,13 +168,6 @@ def _priced(asked: Question, ceiling: PriceCeiling) -> Change:
         return replace(desired, budgets=BudgetPolicy(scopes=scopes))
 
     return change
-
-
-def _money(micro: int) -> str:
-    """As people write it: two decimals, more only where they count."""
-    whole, rest = divmod(micro, PPM)
-    digits = f"{rest:06d}".rstrip("0").ljust(2, "0")
-    return f"{whole}.{digits}"
 
 
 def _drains(asked: Question) -> Iterator[Idea]:

@@ -232,7 +232,7 @@ class Grid:
             profiles = self.world.profiles
             most = [p.colocation.max for name in names if (p := profiles.get(name)) is not None]
             self.sociable[n] = min((m for m in most if m is not None), default=ENDLESS)
-        self.leaving[n], self.holds[n] = bool(here.leaving), bool(here.desired)
+        self.leaving[n], self.holds[n] = bool(here.leaving), here.is_paid()
         self.disk_free[n] = self.terrain.disk[n] - here.disk_bytes
         self._state[n] = -1
         self._fetches(n, here)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gridops.base.ids import DeviceId, Digest, ProfileName, ReplicaId
 from gridops.footprint.ledger import DeviceRoom, Use
 from gridops.model.profile import Artifact
-from gridops.planner.world import HostView
+from gridops.planner.world import HostView, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,10 @@ class HostBoard:
                 self.artifacts.add(file.sha256)
                 self.disk_bytes += file.size_bytes
         self.log.append(self.row)
+
+    def is_paid(self) -> bool:
+        """Its price counts: something managed stands here, or nobody can vouch that it is gone."""
+        return bool(self.desired) or (bool(self.kept) and self.view.standing < Standing.LOST)
 
     def holds_anything(self) -> bool:
         """Something stands here, runs here or is on its way."""

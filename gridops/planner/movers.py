@@ -351,7 +351,9 @@ class _Maker:
             disk=column(grid.disk_free),
             counts=[{} for _ in self.rows],
             price=[0] * len(rows),
-            held=[len(boards[row].desired) for row in self.rows],
+            held=[
+                len(boards[row].desired) + (len(boards[row].kept) if boards[row].is_paid() else 0) for row in self.rows
+            ],
         )
         for name, there in sorted(grid.company.rows.items()):
             for row, many in there.items():
