@@ -35,6 +35,8 @@ class Ask:
     replica: ReplicaId
     profile: Profile
     way: Way
+    leaves: HostId | None = None
+    """The host on which it stands now, and which it gives up for the seat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,9 @@ class Board:
         """
         board = self.hosts[host]
         refused = (
-            self._counts(board, ask.profile, instead) or self._price(board) or _disk(board, ask.way.launch.artifact)
+            self._counts(board, ask.profile, instead)
+            or self._price(board, ask)
+            or _disk(board, ask.way.launch.artifact)
         )
         if refused is not None:
             return refused
@@ -148,15 +152,23 @@ class Board:
         full = limit is not None and running >= limit
         return full or bad_company(board, profile, board.profiles(instead) + leaving, self.world) is not None
 
-    def _price(self, board: HostBoard) -> HostLine | None:
+    def given_up(self, host: HostId | None, replica: ReplicaId) -> int:
+        """What is saved when the replica leaves the host: its price, if nothing else is left there."""
+        board = self.hosts.get(host) if host is not None else None
+        if board is None or board.kept or list(board.desired) != [replica]:
+            return 0
+        return board.view.host.price_per_hour_micro or 0
+
+    def _price(self, board: HostBoard, ask: Ask) -> HostLine | None:
         ceiling = self.world.budgets.price
         if ceiling is None or board.is_paid():
             return None
         price = board.view.host.price_per_hour_micro
         if price is None:
             return _line(board, codes.PRICE_UNKNOWN, "its price is unknown") if ceiling.unknown == "refuse" else None
-        if self.price_micro + price > ceiling.max_per_hour_micro:
-            spent, most = (render_price(v) for v in (self.price_micro, ceiling.max_per_hour_micro))
+        others = self.price_micro - self.given_up(ask.leaves, ask.replica)
+        if others + price > ceiling.max_per_hour_micro:
+            spent, most = (render_price(v) for v in (others, ceiling.max_per_hour_micro))
             return _line(
                 board,
                 codes.PRICE_CEILING,

@@ -190,7 +190,7 @@ def _mass_silence(view: View) -> bool:
     for host in view.hosts.values():
         if host.host_class is not HostClass.DEDICATED or host.scope != view.plan.scope or host.id in drained:
             continue
-        if view.declared or host.id not in keys:
+        if view.declared or host.id not in keys or host.id in view.inputs.written_off:
             continue
         dedicated += 1
         report = view.reports.get(host.id)

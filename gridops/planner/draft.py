@@ -43,6 +43,11 @@ class Item:
     """The only host that will do."""
 
     @property
+    def home(self) -> HostId | None:
+        """Where it stands until it has the seat that it looks for."""
+        return self.origin.host if self.origin is not None else None
+
+    @property
     def changes(self) -> bool:
         """Its command changed: its own place is tried first."""
         return self.origin is not None and self.origin.verdict is Verdict.CHANGE

@@ -211,7 +211,7 @@ def _sit(movers: Movers, n: int) -> bool:
     way = opening.way(row)
     rooms = seats.grid.views[row].rooms
     exact = Way(way.launch, way.need, tuple(rooms[c] for c in spot.pools), way.gpu)
-    offer = draft.board.offer(seats.grid.ids[row], Ask(item.replica, item.profile, exact))
+    offer = draft.board.offer(seats.grid.ids[row], Ask(item.replica, item.profile, exact, item.home))
     if not isinstance(offer, Offer):
         return False
     draft.sit(item, seats.grid.ids[row], offer, way.launch)

@@ -231,7 +231,7 @@ class Seats:
             rank, host, table = first
             row = self.grid.row[host]
             way = table.opening.way(row)
-            offer = self.draft.board.offer(host, Ask(item.replica, item.profile, way))
+            offer = self.draft.board.offer(host, Ask(item.replica, item.profile, way, item.home))
             if isinstance(offer, Offer):
                 best = Candidate(rank, host, way.launch, offer)
                 break
@@ -256,7 +256,8 @@ class Seats:
         ceiling = self.draft.world.budgets.price
         if ceiling is not None:
             price = grid.price[opening.rows]
-            too_dear = self.draft.board.price_micro + price > ceiling.max_per_hour_micro
+            others = self.draft.board.price_micro - self.draft.board.given_up(item.home, item.replica)
+            too_dear = others + price > ceiling.max_per_hour_micro
             too_dear = np.where(price == UNKNOWN_PRICE_MICRO, ceiling.unknown == "refuse", too_dear)
             fits = fits & (grid.holds[opening.rows] | ~too_dear)
         places = fits.nonzero()[0]

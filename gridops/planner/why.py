@@ -107,7 +107,7 @@ def _line(draft: Draft, item: Item, position: int, host: HostId) -> HostLine | N
         return HostLine(host=host, code=codes.PINNED_ELSEWHERE.code, detail=f"the replica is pinned to {item.pin}")
     way = open_way(profile, profile.configs[position], view, draft.world.planning)
     if isinstance(way, Way):
-        answer = draft.board.offer(host, Ask(item.replica, profile, way))
+        answer = draft.board.offer(host, Ask(item.replica, profile, way, item.home))
         return None if isinstance(answer, Offer) else answer
     return way
 

@@ -356,14 +356,11 @@ def _state(host: Host, report: HostReport, inputs: Inputs) -> tuple[Standing, Ho
 def _mass_stale(inputs: Inputs, hosts: Mapping[HostId, HostView]) -> tuple[HostId, ...]:
     """Dedicated hosts that fell silent within one window, when they are so many that the fault is likely ours.
 
-    A drained host does not count: somebody has said what shall become of it.
+    A host that is drained or written off does not count: somebody has said what shall become of it.
     """
-    rule = inputs.intent.desired.planning.heartbeat.mass_stale
-    dedicated = [
-        v
-        for v in hosts.values()
-        if v.host.host_class is HostClass.DEDICATED and v.standing is not Standing.RELEASED and v.drain is None
-    ]
+    rule, gone = inputs.intent.desired.planning.heartbeat.mass_stale, inputs.written_off
+    ours = (v for v in hosts.values() if v.standing is not Standing.RELEASED and v.host.id not in gone)
+    dedicated = [v for v in ours if v.host.host_class is HostClass.DEDICATED and v.drain is None]
     # Who is open or throttled was heard in time.
     quiet = [v for v in dedicated if v.standing > Standing.THROTTLED]
     silent = sorted((since, v.host.id) for v in quiet if (since := _silent_since(v, inputs)) is not None)

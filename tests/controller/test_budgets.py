@@ -207,3 +207,21 @@ def test_repair_does_not_wait_for_optional_commands(fleet: Fleet, limit: str) ->
     assert [e.body.action.replica for e in entries] == ["other/1"]
     assert not any(isinstance(e.body.action, Warm | Drain) for e in entries)
     desk.controller.close()
+
+
+def test_the_cooldown_ends_to_the_millisecond(fleet: Fleet) -> None:
+    """The engine is gone without a word: the same start is given again when the cooldown is over, and no earlier."""
+    desk = started(fleet, **{"policies/budgets.yaml": BUDGETS.replace("cooldown: 0s", "cooldown: 30s")})
+    desk.settle(6)
+    ((home, ended_ms),) = (
+        (host, at) for host, book in desk.state.hosts.items() for (kind, _), at in book.cooled.items() if kind == "warm"
+    )
+    fleet.agents[home].room.residencies.clear()
+    fleet.agents[home].room.bump()
+    until(desk, ended_ms + 29_999)
+    assert (open_kinds(desk), kinds(desk, "warm")) == ([], 1)
+    assert "coder/1: warm on alpha waits: the same step ended 29 s ago" in held(desk)
+    desk.clock.pass_by(1)
+    desk.pass_()
+    assert open_kinds(desk) == ["warm"]
+    desk.controller.close()

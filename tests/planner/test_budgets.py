@@ -21,9 +21,10 @@ from gridops.model.policy import (
     ScopeBudgets,
     Window,
 )
+from gridops.model.profile import PlacementRules
 from gridops.planner.authority import change_sets, judge
 from gridops.planner.budgets import Circumstances, zones_named
-from tests.planner.fleet import NOW, SCOPE, config, decisions, profile
+from tests.planner.fleet import NOW, SCOPE, Fleet, config, decisions, host, profile
 from tests.planner.test_authority import ALL, converged, mode
 
 WEEKEND = "Fri 15:00 - Mon 06:00 Europe/Paris"
@@ -294,3 +295,41 @@ def test_what_is_held_and_what_goes_are_whole_change_sets() -> None:
     for n in found:
         assert {d.action_class for d in sets[n]} == {ActionClass.ROLLOUT}
     assert all(n not in found for n, members in sets.items() if members[0].profile == "d")
+
+
+def crowded() -> Plan:
+    """A chain of three (draw needs the large host, so code and chat move on), a new model, and a repair."""
+    code, chat, note = profile("code", gib=28), profile("chat", gib=20), profile("note", gib=6)
+    only = replace(note, placement=PlacementRules(allow_hosts=(HostId("near"), HostId("next"))))
+    others = (host("near", (8,)), host("next", (8,)))
+    first = Fleet(hosts=(host("large", (48,)), *others), profiles=(code, only))
+    second = first.applied(first.plan(), later_ms=HOUR)
+    second = second.but(hosts=(*second.hosts, host("middle", (32,))), profiles=(chat, code, only))
+    third = second.applied(second.plan(), later_ms=HOUR)
+    tiny = replace(profile("tiny", gib=1), placement=PlacementRules(allow_hosts=(HostId("small"),)))
+    third = third.but(
+        hosts=(*third.hosts, host("small", (24,))),
+        profiles=(chat, code, profile("draw", gib=40), only, tiny),
+        drains=(Drain(host=next(a.seat.host for a in third.parent.placement if a.profile == "note"), reason="fan"),),  # type: ignore[union-attr]
+    )
+    return third.plan()
+
+
+def test_a_chain_stands_or_falls_together_and_leaves_everybody_else_alone() -> None:
+    made = crowded()
+    by_replica = {d.replica: d for d in made.to_do}
+    assert sorted(by_replica) == ["chat/1", "code/1", "draw/1", "note/1", "tiny/1"]
+    chain = {by_replica[r].change_set for r in ("chat/1", "code/1", "draw/1")}  # type: ignore[index]
+    assert len(chain) == 1
+    assert by_replica["note/1"].action_class is ActionClass.REPAIR  # type: ignore[index]
+    assert held(made, limited()) == {}
+    # One move of the two is too many: all three wait, also the new one, and nobody else does.
+    for here in (
+        limited(moves=MoveLimits(per_plan=1, per_hour=99)),
+        limited(moves=MoveLimits(per_plan=99, per_hour=1)),
+        limited(DisruptionBudget(reasons=REBALANCE, max_count=1)),
+        windowed(Window(deny=WEEKEND, exclude=(ActionClass.REPAIR, ActionClass.SCALE_UP))),
+    ):
+        (text,) = (found := held(made, here)).values()
+        assert found.keys() == chain
+        assert " chat/1, code/1, draw/1: " in text

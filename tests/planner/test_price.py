@@ -11,10 +11,11 @@ from gridops.base.ids import HostId, ProfileName, ReplicaId
 from gridops.model.fleet import Drain
 from gridops.model.plan import DecisionKind
 from gridops.model.policy import BudgetPolicy, PriceCeiling, ScopeBudgets
+from gridops.model.profile import PlacementRules
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.check import check
 from gridops.planner.price_preview import TRIALS, Preview, preview, sentences
-from tests.planner.fleet import GIB, SCOPE, Fleet, decisions, host, profile
+from tests.planner.fleet import GIB, NOW, SCOPE, Fleet, decisions, host, profile
 
 CENT = 10_000
 
@@ -85,13 +86,24 @@ def test_a_ceiling_never_removes_what_runs_and_opens_nothing_more(most: int) -> 
     assert [d.kind for d in more.decisions] == [DecisionKind.CANNOT_PLACE]
 
 
-def test_a_drain_moves_to_a_host_that_is_free_of_charge_even_above_the_ceiling_no_further() -> None:
-    """Who must leave may not open what the ceiling refuses; it stays where it is and says so."""
+def test_who_gives_a_host_up_may_open_another_for_what_is_saved() -> None:
+    """The ceiling bounds where the plan leads: one host before and one after, also off a drained or a lost one."""
+    fleet = fleet_of(80, 90, most=90)
+    running = fleet.applied(fleet.plan())
+    drained = running.but(drains=(Drain(host=HostId("h0"), reason="x"),))
+    assert decisions(drained.plan()) == ["move c/1 h0 -> h1"]
+    lost = running.reporting("h0", observed_ms=NOW - 24 * 3_600_000)
+    assert decisions(lost.plan()) == ["move c/1 h0 -> h1"]
+    assert drained.but(more=ceiling(89)).plan().to_do == (), "it stays where it is, and that is said"
+    assert drained.but(more=ceiling(89)).plan().report.waiting != ()
 
-    fleet = fleet_of(80, 90, most=80)
-    running = fleet.applied(fleet.plan()).but(drains=(Drain(host=HostId("h0"), reason="x"),))
-    assert running.plan().to_do == ()
-    assert decisions(running.but(more=ceiling(170)).plan()) == ["move c/1 h0 -> h1"]
+
+def test_a_host_is_given_up_only_by_the_last_one_there() -> None:
+    fleet = Fleet(hosts=priced(80, 90), profiles=(profile("c", gib=8), profile("d", gib=8)), more=ceiling(90))  # type: ignore[arg-type]
+    running = fleet.applied(fleet.plan())
+    assert {a.seat.host for a in running.parent.placement} == {"h0"}  # type: ignore[union-attr]
+    away = replace(running.profiles[0], placement=PlacementRules(deny_hosts=(HostId("h0"),)))
+    assert running.but(profiles=(away, running.profiles[1])).plan().to_do == ()
 
 
 def test_the_checker_knows_the_ceiling_by_itself() -> None:
