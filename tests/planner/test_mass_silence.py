@@ -91,7 +91,7 @@ def test_no_plan_from_a_mass_stale_snapshot_takes_anything_away_and_every_other_
 
 EDGES = {
     "three of ten in a minute": ([1, 2, 3], MassStale(), True),
-    "two": ([1, 2], MassStale(), False),
+    "two": ([1, 2], MassStale(share_ppm=200_000), False),
     "a minute apart": ([1, 2, 60_001], MassStale(), True),
     "a millisecond more": ([1, 2, 60_002], MassStale(), False),
     "a share of exactly three tenths": ([1, 2, 3], MassStale(share_ppm=300_000), True),
@@ -107,6 +107,13 @@ def test_the_brake_at_its_edges(name: str) -> None:
     for n, ms in enumerate(late):
         fleet = fleet.reporting(f"h{n}", observed_ms=NOW - STALE - ms)
     assert (taken(fleet.plan()) == []) is brakes
+
+
+def test_laptops_that_go_together_are_no_evidence() -> None:
+    fleet = office(4, 3, MassStale())
+    for n in range(3):
+        fleet = fleet.reporting(f"lap{n}", observed_ms=NOW - STALE - 1)
+    assert taken(fleet.plan()) != []
 
 
 def test_what_people_said_of_a_host_is_no_silence() -> None:

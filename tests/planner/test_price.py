@@ -163,6 +163,17 @@ def test_under_the_lowest_ceiling_all_stand_and_under_the_next_lower_one_they_do
     assert fleet.but(more=ceiling(cents - 1)).plan().report.unplaced != ()
 
 
+def test_the_lowest_ceiling_may_be_below_what_is_spent_without_one() -> None:
+    """Without a ceiling the dear host would be taken, for the files are there; the cheap one would do."""
+    fleet = fleet_of(90, 50, 70, most=40)
+    (file,) = fleet.profiles[0].configs[0].artifact.files
+    fleet = fleet.reporting("h0", cached=(file.sha256,))
+    assert decisions(fleet.but(more={}).plan()) == ["place c/1 -> h0"]
+    found, _ = seen(fleet)
+    assert found is not None
+    assert (found.enough_micro, found.exact) == (50 * CENT, True)
+
+
 def test_who_would_stand_only_where_nobody_states_a_price_is_named_apart() -> None:
     found, lines = seen(fleet_of(80, None, most=80, replicas=2))
     assert found is not None
