@@ -312,9 +312,15 @@ def test_a_rejected_plan_is_not_proposed_again_until_the_question_changes(desk: 
     desk.fleet.agents["alpha"].room.bump()
     desk.settle(3)
     assert desk.book().proposal is None
+    desk.commit({"README.md": "hello\n"}, "docs")
+    desk.pass_()
+    assert desk.book().proposal is None
     desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
     desk.pass_()
     assert len(desk.proposal().to_do) == 2
+    desk.commit({"profiles.d/coder.yaml": profile()})
+    desk.pass_()
+    assert len(desk.proposal().to_do) == 1, "asked for again by a commit, it is asked again"
 
 
 def test_an_apply_of_a_plan_on_the_branch_alone_works_after_the_journal_forgot_it(desk: Desk) -> None:

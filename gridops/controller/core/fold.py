@@ -98,6 +98,10 @@ def _intent_accepted(state: State, row: r.IntentAccepted, at_ms: int) -> None:
         if state.accepted is None:
             raise Bug("a commit means the same as the one before it, and there is none")
         desired = state.accepted.desired
+    else:
+        # People ask for something else now: what was answered with no before may be asked again.
+        for book in state.scopes.values():
+            book.rejected.clear()
     state.accepted = Accepted(row.commit, row.subject, desired, at_ms, row.mode_missing)
     state.refused = None
     if not row.mode_missing:
