@@ -11,7 +11,7 @@ import pytest
 from gridops.base.ids import HostId
 from gridops.model.forecast import Evidence
 from gridops.model.plan import CauseKind, DecisionKind, HostLine, Plan
-from gridops.model.policy import BudgetPolicy, MoveLimits, PriceCeiling, ScopeBudgets
+from gridops.model.policy import BudgetPolicy, MoveLimits, PriceCeiling, ScopeBudgets, Search
 from gridops.model.profile import Footprint, FootprintSource, PlacementRules, Profile, Spread, Timing
 from gridops.model.snapshot import ResidencyState
 from gridops.planner import movers, repack, room
@@ -180,13 +180,15 @@ def test_one_plan_takes_away_so_many_and_later_ones_the_rest(monkeypatch: pytest
 
 
 def test_one_plan_moves_so_many() -> None:
+    """Each of the three needs a host for itself, and one that stands there to go to a neighbour."""
     small = profile("small", 6, gib=10, priority=50, max_per_host=1)
     fleet = standing(small, hosts=6)
     asks = replace(HIGH, replicas_min=3, replicas_max=3, priority=50)
     for most in (0, 1, 2, 3):
-        made = budget(wants(fleet, asks), moves=MoveLimits(per_plan=most)).plan()
+        made = budget(wants(fleet, replace(small, max_per_host=2), asks), moves=MoveLimits(per_plan=most)).plan()
         moved = [d for d in decisions(made) if d.startswith("move")]
-        assert len(moved) <= most
+        assert len(moved) == most
+        assert len(made.report.unplaced) == 3 - most
 
 
 def on(p: Profile, *names: str) -> Profile:
@@ -203,6 +205,77 @@ def chained() -> Fleet:
 
 def test_a_chain_over_three_hosts_opens_a_seat() -> None:
     assert seats(chained().plan()) == {"a/1": "h0", "b/1": "h1", "c/1": "h2"}
+
+
+def two_chains() -> Fleet:
+    """The chain of `chained` twice, on hosts of their own."""
+    one, hosts = chained(), tuple(host(f"k{n}") for n in range(3))
+    stands = (on(profile("q", 1, gib=18), "k0"), on(profile("r", 1, gib=18), "k1"))
+    now = tuple(on(p, "h0") if p.name == "b" else on(p, "h1") for p in one.profiles if p.name in "bc")
+    fleet = Fleet(hosts=(*one.hosts, *hosts), profiles=(*now, *stands))
+    stood = fleet.applied(fleet.plan(), later_ms=RESTED)
+    wider = on(stands[0], "k0", "k1"), on(stands[1], "k1", "k2"), on(profile("p", 1, gib=18), "k0")
+    return stood.but(profiles=(*one.profiles, *wider))
+
+
+def test_everybody_who_moves_names_only_those_for_whom_it_moves() -> None:
+    made = two_chains().plan()
+    assert made.report.unplaced == ()
+    told = {d.replica: d.cause.detail for d in made.decisions if d.kind is DecisionKind.MOVE}
+    pairs = (("b/1", "a/1"), ("c/1", "a/1"), ("q/1", "p/1"), ("r/1", "p/1"))
+    assert told == {mover: f"makes room for {newcomer}" for mover, newcomer in pairs}
+    sets = {d.replica: d.change_set for d in made.decisions}
+    assert sets["a/1"] == sets["b/1"] == sets["c/1"] != sets["p/1"] == sets["q/1"] == sets["r/1"]
+
+
+def test_each_who_gives_way_is_tied_only_to_whom_it_gives_way_to() -> None:
+    low = replace(LOW, replicas_min=3, replicas_max=3)
+    made = wants(standing(low, hosts=3), replace(HIGH, replicas_min=2, replicas_max=2)).plan()
+    pairs: dict[int, list[str]] = {}
+    for d in made.to_do:
+        pairs.setdefault(d.change_set, []).append(f"{d.kind.value} {d.profile}")
+    assert list(pairs.values()) == [["place high", "remove low"]] * 2
+    for d in made.to_do:
+        if d.kind is DecisionKind.REMOVE:
+            (comes,) = (a.replica for a in made.placement if a.seat == d.source)
+            assert d.cause.detail == f"gives way to {comes}"
+
+
+def test_of_moves_that_do_the_same_the_less_important_one_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either of two could leave its host for the new one; the one of lower priority does, and the search is told so."""
+    gather, burdens = room.gather_movers, dict[str, int]()
+
+    def watched(*arguments: Any, **more: Any) -> movers.Movers:
+        made = gather(*arguments, **more)
+        burdens.update({m.profile: p.back_ms for m, p in zip(made.movers, made.puzzle.pieces, strict=True)})
+        return made
+
+    monkeypatch.setattr(room, "gather_movers", watched)
+    for first, second in ((50, 100), (100, 50)):
+        hosts = (host("h0"), host("h1"), host("h2", (12,)))
+        stands = tuple(
+            profile(n, 1, gib=10, priority=p, placement=PlacementRules(allow_hosts=(HostId(h),)))
+            for n, p, h in (("x", first, "h0"), ("y", second, "h1"))
+        )
+        fleet = Fleet(hosts=hosts, profiles=stands)
+        stood = fleet.applied(fleet.plan(), later_ms=RESTED)
+        free = tuple(replace(p, placement=PlacementRules()) for p in stands)
+        made = budget(stood.but(profiles=(*free, profile("new", 1, gib=18))), moves=MoveLimits(per_plan=1)).plan()
+        moved = [d.profile for d in made.decisions if d.kind is DecisionKind.MOVE]
+        assert moved == ["x" if first < second else "y"]
+        assert (burdens["x"] < burdens["y"]) is (first < second)
+
+
+def test_a_host_with_as_many_of_the_profile_as_may_uses_up_no_try() -> None:
+    """Six hosts have room and hold one already; only on another, where somebody must go, is there room for one more."""
+    few, low = profile("few", 6, gib=6, priority=100, max_per_host=1), profile("low", 2, gib=20, priority=50)
+    names = [f"h{n}" for n in range(6)]
+    hosts = tuple(host(n) for n in (*names, "k0", "k1"))
+    fleet = Fleet(hosts=hosts, profiles=(on(few, *names), on(low, "k0", "k1")))
+    stood = fleet.applied(fleet.plan(), later_ms=RESTED)
+    more = replace(few, replicas_min=7, replicas_max=7)
+    made = stood.but(profiles=(more, low), policy=replace(stood.policy, search=Search(moves=0))).plan()
+    assert "few/7" in seats(made)
 
 
 @pytest.mark.parametrize("allowed", range(4))

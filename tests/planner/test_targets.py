@@ -341,3 +341,19 @@ def test_a_written_off_host_is_not_waited_for() -> None:
     made = plan(replace(asked, written_off=frozenset({HostId("ant")})))
     assert set(seats(made).values()) == {"bee"}
     assert check(made, replace(asked, written_off=frozenset({HostId("ant")}))) == ()
+
+
+def test_fewer_are_told_from_what_the_file_asked_for_not_from_what_found_a_place() -> None:
+    fleet = Fleet(hosts=(host("a"), host("b")), profiles=(profile("c", 5, gib=18),))
+    made = fleet.plan()
+    assert len(made.placement) == 2
+    fewer = fleet.applied(made).but(profiles=(profile("c", 1, gib=18),)).plan()
+    assert [d.cause.detail for d in fewer.to_do] == ["replicas 5 => 1"]
+
+
+def test_what_pins_ask_for_beyond_the_minimum_says_so() -> None:
+    """The file names one replica and two hosts: the second replica is there for a pin, today and tomorrow."""
+    pinned = profile("c", 1, gib=18, replicas_max=2, placement=PlacementRules(pins=(HostId("a"), HostId("b"))))
+    fleet = Fleet(hosts=(host("a"), host("b")), profiles=(profile("c", 1, gib=18, replicas_max=2),))
+    made = fleet.applied(fleet.plan()).but(profiles=(pinned,)).plan()
+    assert [d.cause.detail for d in made.to_do] == ["pinned to 2 hosts"]
