@@ -207,6 +207,20 @@ def test_one_change_is_planned_like_the_first(name: str) -> None:
         assert to_bytes(plan(fleet.inputs(), recall)) == to_bytes(plan(fleet.inputs()))
 
 
+def test_whoever_looks_sees_who_stands_elsewhere_since() -> None:
+    """Hosts and profiles are what they were, and another plan is in force."""
+    fleet = Fleet(hosts=(host("h0", (24,)), host("h1", (24,))), profiles=(profile("first", 1, gib=20),))
+    fleet, recall = fleet.but(keys=fleet.inputs().intent.desired.keys), Recall()
+    (stands,) = (made := plan(fleet.inputs())).placement
+    there = replace(stands, seat=replace(stands.seat, host=HostId("h1" if stands.seat.host == "h0" else "h0")))
+    both = fleet.but(profiles=(*fleet.profiles, profile("second", 1, gib=20)))
+    for placement in ((stands,), (stands,), (stands,), (there,)):
+        now = both.but(parent=replace(made, placement=placement))
+        after = plan(now.inputs(), recall)
+        assert len({a.seat.host for a in after.placement}) == 2
+        assert to_bytes(after) == to_bytes(plan(now.inputs()))
+
+
 def after_ms(fleet: Fleet, ms: int, *, silent: str = "") -> Fleet:
     """So much later every host but one has told of itself again, and nothing new."""
     now = fleet.now + ms
