@@ -125,10 +125,19 @@ def _tie_host(knots: _Knots, draft: Draft, traffic: _Traffic) -> None:
             everybody.take(claim.replica, runs=False)
         if _admits(draft, everybody, claim):
             everybody.put(claim)
+            if former is not None and not _covers(claim, former):
+                # What it gives up is free only if it goes: whoever counts on that is tied to it.
+                everybody.hold(former, stuck=True)
             continue
         if former is not None:
             everybody.put(former)
         knots.tie([n, *traffic.leavers])
+
+
+def _covers(new: Claim, old: Claim) -> bool:
+    """The new seat takes all that the old one took."""
+    less = new.device_bytes < old.device_bytes or new.host_bytes < old.host_bytes
+    return set(old.devices) <= set(new.devices) and not less
 
 
 def _as_it_was(draft: Draft, standing: Sequence[Incumbent], host: HostId) -> HostBoard:
