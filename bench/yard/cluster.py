@@ -214,11 +214,12 @@ def stretch_to(given: Sequence[Pod], total: int) -> float:
     low, high = 1.0, 100_000.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if _peak(given, middle) < ARRIVALS * total else (low, middle)
+        low, high = (middle, high) if peak_of(given, middle) < ARRIVALS * total else (low, middle)
     return high
 
 
-def _peak(given: Sequence[Pod], stretch: float) -> int:
+def peak_of(given: Sequence[Pod], stretch: float = 1.0) -> int:
+    """The most that is asked for at once."""
     now = most = 0
     for kind, n in _moments(given, stretch):
         now += given[n].demand if kind == "born" else -given[n].demand

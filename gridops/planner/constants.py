@@ -34,6 +34,7 @@ SLOWER_MAX_PPM = 3_000_000
 HARDWARE_PPM = 20_000
 MAIN_PART_PPM = 800_000
 REVIEW_PPM = 200_000
+SCARCE_KINDS = 48
 VICTIM_AGE_MS = 900_000
 VICTIM_GAIN_PPM = 2_000_000
 VICTIMS = 3
@@ -290,6 +291,15 @@ TABLE: tuple[Constant, ...] = (
         "a proposal holds against a host that is better by two fifths",
         "measurements that jitter by more than a tenth overturn it",
         "half: 24 of 264 seats; twice: 19 of 264 seats",
+    ),
+    Constant(
+        "SCARCE_KINDS",
+        SCARCE_KINDS,
+        "kinds of replicas",
+        "bound of work: what a seat takes from others is counted for those whose places are dearest",
+        "fleets of many kinds pay twice for each seat; openb fills no further (96.1, 94.3, 95.9 %)",
+        "fleets of many kinds leave out more of what has room almost anywhere; openb fills as far",
+        "nothing in these fleets",
     ),
     Constant(
         "VICTIM_AGE_MS",

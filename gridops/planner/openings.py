@@ -19,7 +19,7 @@ from gridops.planner.eligible import Way
 from gridops.planner.grid import ENDLESS, Bools, Ints
 from gridops.planner.prospects import Prospect
 from gridops.planner.rank_harm import Harms
-from gridops.planner.scarce import Scarcity
+from gridops.planner.scarce import NANO, Scarcity
 
 
 class Answers(NamedTuple):
@@ -178,7 +178,7 @@ class Opening:
         return int(self.prospect.exposure.while_waiting(drain)[0])
 
     def stranded(self, at: Ints) -> Ints:
-        """What a seat on these rows would take from others, in MiB (`scarce`). Hosts in equal states are asked once."""
+        """What a seat on these rows would take from others (`scarce`). Hosts in equal states are asked once."""
         states, known = self.grid.states(self.rows[at]), self._strands
         if (more := self.grid.known_states - len(known.lost)) > 0:
             known.lost = np.concatenate([known.lost, np.full(more, -ENDLESS, np.int64)])
@@ -208,9 +208,11 @@ class Opening:
         else:
             order = np.argsort(free, axis=1, kind="stable")[:, : self.count]
             np.put_along_axis(after, order, np.take_along_axis(before, order, 1) - need, 1)
+        if self.prospect.needs_ram:
+            after[np.arange(len(rows)), grid.ram[rows]] -= self.ram_need[at]
         after = np.maximum(after, 0)
-        lost: Ints = self._scarcity.of_states(grid, states, rows) - self._scarcity.usable_mib(kinds, after)
-        return lost // PPM
+        lost: Ints = self._scarcity.of_states(grid, states, rows) - self._scarcity.kept(kinds, after)
+        return lost // (NANO // PPM)
 
     # -- room --------------------------------------------------------------------------------------------------------
 

@@ -28,9 +28,9 @@ class Rank(NamedTuple):
     filled_ppm: int
     """Where the profile fills evenly: the share of the host's memory, on the devices it may use, that would be taken by
     anybody. 0 where it fills tightly."""
-    stranded_mib: int
-    """Memory here that the declared profiles, each by its share of all wanted replicas, can use now and could not use
-    afterwards (`scarce`). Keeps large gaps for those who need them."""
+    stranded_micro: int
+    """Millionths of a wanted replica that lose their place here (`scarce`): places that kinds of replicas have now and
+    would not have afterwards, each by the odds that it is needed. Keeps what is scarce for those who need it."""
     left_mib: int
     """Memory left on the fullest device: tightest first. 0 where the profile fills evenly."""
 

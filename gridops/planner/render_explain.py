@@ -42,6 +42,7 @@ _TERMS = {
     "unproposed": "a plan that waits for people puts it elsewhere",
     "price_micro": "added to the price per hour",
     "filled_ppm": "of the host's memory that would be taken; it fills evenly",
+    "stranded_micro": "wanted replicas that lose a place by it, in millionths",
     "stranded_mib": "MiB that other profiles could use now and not beside it",
     "left_mib": "MiB left on the fullest device; least keeps large gaps large",
 }

@@ -1,9 +1,11 @@
-"""How much of a host's free memory others could no longer use if a replica took its seat there.
+"""How many wanted replicas would lose a place if a replica took its seat on this host.
 
 The measure is the fragmentation gradient of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads
-with Fragmentation Gradient Descent" (USENIX ATC 2023), section 4, counted in whole replicas: for each kind that is
-wanted, weighted by how many are, the memory of a host that this kind can use. What a seat takes of it is its price for
-everybody else; a host that few can use is taken first, and a large gap is kept for who needs it. Used by `openings`.
+with Fragmentation Gradient Descent" (USENIX ATC 2023), section 4, counted in whole replicas of everything that a
+replica takes. For each kind that is wanted: how many more of it the host could still hold, by its devices and by its
+RAM, whichever runs out first. A place costs as many replicas as want such a place, divided by all places of the kind
+that empty hosts have. So a host that few can use is taken first; RAM is kept beside devices for who needs both; a large
+gap is kept for who needs it, the more so the fewer there are. Used by `openings`.
 """
 
 from __future__ import annotations
@@ -12,59 +14,57 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridops.base.units import PPM
 from gridops.model.profile import Profile
+from gridops.planner.constants import SCARCE_KINDS
 from gridops.planner.fittings import fittings_of
-from gridops.planner.grid import Bools, Grid, Ints
+from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
 from gridops.planner.recall import Shelf
+from gridops.planner.world import HostView
 
-MIB = 20
-"""Bits of a mebibyte."""
-
-KINDS = 48
-"""Kinds of replicas that are told apart. More cost time for each comparison; the rarest are left out."""
+NANO = 1_000_000_000
+"""Prices are summed up in billionths of a replica, so that rounding tells nobody apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Replicas of equal need: bytes on each of `count` pools, and on which pools of each shape."""
+    """Replicas of equal need: bytes on each of `count` pools and of RAM on top, and on which pools."""
 
-    need: int
     count: int
+    need: Ints
+    """By shape of host; where the pool is the RAM, the host's part included."""
+    ram: Ints
+    """By shape of host."""
     usable: Bools
     """Shape x pool."""
-    pools: bytes
+    key: tuple[int, bytes, bytes, bytes]
     """The same, to compare by."""
 
 
 class Scarcity:
-    """What the profiles of the scope want of pools, by kind."""
+    """What the profiles of the scope want of hosts, by kind."""
 
     def __init__(self, grid: Grid) -> None:
         shelf: Shelf[tuple[_Kind | None]] = grid.world.recall.shelf("kinds")
-        found: dict[tuple[int, int, bytes], int] = {}
-        kinds: dict[tuple[int, int, bytes], _Kind] = {}
+        wanted: dict[tuple[int, bytes, bytes, bytes], int] = {}
+        kinds: dict[tuple[int, bytes, bytes, bytes], _Kind] = {}
         for profile in grid.world.profiles.values():
             # As the last plan found it, where hosts have the shapes they had.
             sources = profile, grid.terrain.shapes
             kind = shelf.of(profile.name, sources, lambda asked=profile: (_kind(grid, asked),))[0]  # type: ignore[misc]
             if kind is not None and profile.replicas_max:
-                key = kind.need, kind.count, kind.pools
-                kinds[key] = kind
-                found[key] = found.get(key, 0) + max(1, profile.replicas_min)
-        chosen = sorted(found, key=lambda k: (-found[k] * k[0] * k[1], k))[:KINDS]
-        total = sum(found[k] for k in chosen) or 1
-        self.weight: Ints = np.array([found[k] * PPM // total for k in chosen], np.int64)
-        self.need: Ints = np.array([k[0] for k in chosen], np.int64)
-        self.count: Ints = np.array([k[1] for k in chosen], np.int64)
+                kinds[kind.key] = kind
+                wanted[kind.key] = wanted.get(kind.key, 0) + max(1, profile.replicas_min)
+        self._ram_column: Ints = np.array([_ram_column(v) for v in grid.examples], np.int64)
+        self._take(grid, [kinds[key] for key in sorted(wanted)])
+        price = np.array([wanted[key] * NANO for key in sorted(wanted)], np.int64) // np.maximum(self._places(grid), 1)
+        dearest = np.sort(np.argsort(-price, kind="stable")[:SCARCE_KINDS])
+        self._take(grid, [kinds[sorted(wanted)[n]] for n in dearest.tolist()])
+        self.price: Ints = price[dearest]
         self._numbers: dict[tuple[int, bytes], int] | None = None
         self._usable: Ints = np.zeros(0, np.int64)
-        shapes = len(grid.examples)
-        usable = np.array([kinds[k].usable for k in chosen], np.bool_)
-        self.usable: Bools = usable.reshape(len(chosen), shapes, grid.width)
 
     def of_states(self, grid: Grid, states: Ints, rows: Ints) -> Ints:
-        """`usable_mib` of hosts as they stand, each of these states by one of these rows."""
+        """`kept` of hosts as they stand, each of these states by one of these rows."""
         if self._numbers is not grid.numbers:
             self._numbers, self._usable = grid.numbers, np.zeros(0, np.int64)
         if (more := grid.known_states - len(self._usable)) > 0:
@@ -72,20 +72,42 @@ class Scarcity:
         unknown = self._usable[states] < 0
         if unknown.any():
             asked = rows[unknown]
-            self._usable[states[unknown]] = self.usable_mib(grid.shape[asked], np.maximum(grid.free[asked], 0))
+            self._usable[states[unknown]] = self.kept(grid.shape[asked], np.maximum(grid.free[asked], 0))
         return self._usable[states]
 
-    def usable_mib(self, shape: Ints, free: Ints) -> Ints:
-        """MiB (times a million) of free memory, rows x pools, that the kinds can use, weighted; per row."""
-        if not len(self.weight):
-            return np.zeros(len(free), np.int64)
-        # kind x row x pool: how many replicas of the kind each pool could still hold
-        fit = np.where(self.usable[:, shape, :], free[None] // self.need[:, None, None], 0)
+    def kept(self, shape: Ints, free: Ints) -> Ints:
+        """What the places are worth that hosts of these shapes have with so much free (rows x pools), in billionths."""
+        worth: Ints = (self._hold(shape, free) * self.price[:, None]).sum(0)
+        return worth
+
+    def _take(self, grid: Grid, chosen: list[_Kind]) -> None:
+        many, shapes = len(chosen), len(grid.examples)
+        self.count: Ints = np.array([k.count for k in chosen], np.int64)
+        self.need: Ints = np.array([k.need for k in chosen], np.int64).reshape(many, shapes)
+        self.ram: Ints = np.array([k.ram for k in chosen], np.int64).reshape(many, shapes)
+        usable = np.array([k.usable for k in chosen], np.bool_)
+        self.usable: Bools = usable.reshape(many, shapes, grid.width)
+
+    def _hold(self, shape: Ints, free: Ints) -> Ints:
+        """How many replicas each kind could have there: kinds x rows."""
+        fit = np.where(self.usable[:, shape, :], free[None] // self.need[:, shape, None], 0)
         alone = fit.sum(2)
-        together = (fit > 0).sum(2) // self.count[:, None] * self.count[:, None]
-        replicas = np.where(self.count[:, None] == 1, alone, together)
-        kept: Ints = (replicas * ((self.need >> MIB) * self.weight)[:, None]).sum(0)
-        return kept
+        together = (fit > 0).sum(2) // self.count[:, None]
+        replicas: Ints = np.where(self.count[:, None] == 1, alone, together)
+        ram = self.ram[:, shape]
+        if ram.any():
+            left = free[np.arange(len(free)), self._ram_column[shape]]
+            replicas = np.minimum(replicas, np.where(ram > 0, left // np.maximum(ram, 1), ENDLESS))
+        return replicas
+
+    def _places(self, grid: Grid) -> Ints:
+        """All places of each kind on empty hosts."""
+        many = np.bincount(grid.shape, minlength=len(grid.examples))
+        free = np.zeros((len(grid.examples), grid.width), np.int64)
+        for n, view in enumerate(grid.examples):
+            free[n, : len(view.rooms)] = [room.total_bytes for room in view.rooms]
+        places: Ints = (self._hold(np.arange(len(grid.examples)), free) * many).sum(1)
+        return places
 
 
 def scarcity_of(grid: Grid) -> Scarcity:
@@ -97,7 +119,12 @@ def scarcity_of(grid: Grid) -> Scarcity:
 def _kind(grid: Grid, profile: Profile) -> _Kind | None:
     for position, config in enumerate(profile.configs):
         fittings = fittings_of(grid, profile, position)
-        if some := fittings.some:
-            amount = max(f.per_pool for f in some)
-            return _Kind(amount, config.devices.count, fittings.usable, fittings.usable.tobytes())
+        if fittings.some:
+            each = np.maximum(fittings.column(lambda f: f.per_pool), 1)
+            ram, count, usable = fittings.column(lambda f: f.ram), config.devices.count, fittings.usable
+            return _Kind(count, each, ram, usable, (count, each.tobytes(), ram.tobytes(), usable.tobytes()))
     return None
+
+
+def _ram_column(view: HostView) -> int:
+    return next((n for n, r in enumerate(view.rooms) if r is view.ram), 0)

@@ -332,7 +332,7 @@ class Seats:
         """Its terms there; what fits and what has to wait is the board's word, for the arrays count its former self."""
         at, reviewed = np.array([place]), np.zeros(1, np.int64)
         table = Table(opening, at, self._columns(item, opening, at, reviewed), reviewed)
-        table.columns[Rank._fields.index("stranded_mib")] = 0
+        table.columns[Rank._fields.index("stranded_micro")] = 0
         if item.profile.placement.even:
             table.columns[Rank._fields.index("filled_ppm")] = filled_of(opening, place, here=True)
         rank = table.rank(0)
