@@ -25,7 +25,8 @@ from bench.fleet_lived_in import LivedIn, lived_in
 from bench.optimum import names, run
 from bench.yard.instance import named
 from gridops.model.plan import Plan
-from gridops.planner.constants import TABLE, Constant
+from gridops.planner import constants, constants_room
+from gridops.planner.constants import Constant
 from gridops.planner.planner import plan
 
 HEAD = (
@@ -116,11 +117,12 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("names", nargs="*", help="constants; all if none is named")
     parser.add_argument("--fleets", type=int, default=8)
     parser.add_argument("--yard", default="16x8", help="size of the yardstick instances, or none")
+    parser.add_argument("--seeds", type=int, default=8, help="of the yardstick instances, from 0")
     chosen = parser.parse_args(arguments)
-    yard = [] if chosen.yard == "none" else names(chosen.yard, range(8))
+    yard = [] if chosen.yard == "none" else names(chosen.yard, range(chosen.seeds))
     before = outcome(chosen.fleets, yard)
     print(HEAD)
-    for row in TABLE:
+    for row in (*constants.TABLE, *constants_room.TABLE):
         if chosen.names and row.name not in chosen.names:
             continue
         for word, value in (("half", row.value // 2), ("twice", row.value * 2)):

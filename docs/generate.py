@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from docs.pages_files import files_page  # noqa: E402 - the line above makes this importable
+from docs.pages_constants import constants_page  # noqa: E402 - the line above makes this importable
+from docs.pages_files import files_page  # noqa: E402
 from docs.pages_http import http_page  # noqa: E402
 from docs.pages_readme import readme_page  # noqa: E402
 
@@ -201,6 +202,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/map.md": map_page,
     "docs/reference/cli.md": cli_page,
     "docs/reference/codes.md": codes_page,
+    "docs/reference/constants.md": constants_page,
     "docs/reference/files.md": files_page,
     "docs/reference/http.md": http_page,
 }

@@ -36,8 +36,8 @@ def _by_size(puzzle: Puzzle) -> int:
         if spot is not None:
             size = spot.option.need * len(spot.pools)
             sizes[piece.kind] = min(size, sizes.get(piece.kind, size))
-    memory, slots = _all_room(puzzle)
-    used = _usable(puzzle, many)
+    memory, slots = all_room(puzzle)
+    used = usable(puzzle, many)
     room = [sum(max(0, free[c]) for c in columns) for free, columns in zip(memory, used, strict=True)]
     items = []
     for kind in sorted(many):
@@ -63,7 +63,7 @@ def _by_size(puzzle: Puzzle) -> int:
     return min(found, taken)
 
 
-def _usable(puzzle: Puzzle, kinds: Iterable[int]) -> list[set[int]]:
+def usable(puzzle: Puzzle, kinds: Iterable[int]) -> list[set[int]]:
     """Pools of each host that anybody could use."""
     found = [set[int]() for _ in puzzle.ground.slots]
     for kind in kinds:
@@ -77,7 +77,7 @@ def _usable(puzzle: Puzzle, kinds: Iterable[int]) -> list[set[int]]:
     return found
 
 
-def _all_room(puzzle: Puzzle) -> tuple[list[list[int]], list[int]]:
+def all_room(puzzle: Puzzle) -> tuple[list[list[int]], list[int]]:
     """Memory and slots of every host without any piece."""
     memory, slots = [list(f) for f in puzzle.ground.free], list(puzzle.ground.slots)
     for spot in puzzle.at:

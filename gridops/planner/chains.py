@@ -11,18 +11,10 @@ from __future__ import annotations
 import heapq
 from typing import NamedTuple
 
+from gridops.planner.constants_room import CHAIN_DEPTH, CHAIN_HOSTS, CHAIN_TRIES
 from gridops.planner.permit import Permit
 from gridops.planner.pieces import Option
 from gridops.planner.puzzle import Puzzle
-
-DEPTH = 3
-"""How long a chain may be: whoever is pushed out pushes out another, and that one a third."""
-
-HOSTS = 64
-"""Hosts that are compared for one kind, and tried in order of what is lost there."""
-
-TRIES = 3
-"""Hosts that are tried for a piece before it is left to the rounds; deeper in a chain, one."""
 
 
 class Loss(NamedTuple):
@@ -69,7 +61,7 @@ class Chains:
             return False
         before, queue, spent = puzzle.value, self._queue(kind), list[tuple[Loss, int]]()
         done = False
-        while queue and len(spent) < TRIES and not done:
+        while queue and len(spent) < CHAIN_TRIES and not done:
             loss, host = heapq.heappop(queue)
             now = self._loss(kind, host)
             if now is None:
@@ -78,7 +70,7 @@ class Chains:
                 heapq.heappush(queue, (now, host))
                 continue
             spent.append((now, host))
-            done = self._push_in(n, host, DEPTH) and puzzle.value < before and self.permit.allows(mark)
+            done = self._push_in(n, host, CHAIN_DEPTH) and puzzle.value < before and self.permit.allows(mark)
             if not done:
                 puzzle.undo(mark)
         for entry in spent:
@@ -95,7 +87,7 @@ class Chains:
         puzzle, kind = self.puzzle, self.puzzle.pieces[n].kind
         if max(puzzle.room, default=-1) < puzzle.kinds[kind].least:
             return False
-        spot = puzzle.best(kind, puzzle.roomy(0 if puzzle.kinds[kind].on_ram else puzzle.kinds[kind].size), tight=False)
+        spot = puzzle.best(kind, puzzle.roomy(0 if puzzle.kinds[kind].on_ram else puzzle.kinds[kind].size))
         if spot is None:
             return False
         puzzle.put(n, spot)
@@ -143,7 +135,7 @@ class Chains:
         if puzzle.kinds[kind].weight <= self._lowest:
             return
         queue, mark, before = self._queue(kind), len(puzzle.journal), puzzle.value
-        first = next((e for e in queue[:TRIES] if e[1] != without), None)
+        first = next((e for e in queue[:CHAIN_TRIES] if e[1] != without), None)
         if first is None or first[0].weight >= puzzle.kinds[kind].weight:
             return
         if not self._push_in(m, first[1], depth) or puzzle.value >= before:
@@ -156,7 +148,7 @@ class Chains:
         if kind not in self._queues:
             allowed, found = self.puzzle.kinds[kind].options, list[tuple[Loss, int]]()
             for host in self._by_weakest():
-                if len(found) >= HOSTS:
+                if len(found) >= CHAIN_HOSTS:
                     break
                 if host in allowed and (loss := self._loss(kind, host)) is not None:
                     found.append((loss, host))

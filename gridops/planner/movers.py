@@ -26,11 +26,8 @@ from gridops.planner.pieces import Ground, Kind, Option, Options, Piece, Spot
 from gridops.planner.puzzle import Puzzle
 from gridops.planner.seats import Seats
 from gridops.planner.targets import count
+from gridops.planner.vicinity import rows_near
 from gridops.planner.world import Standing, clock
-
-HOSTS = 256
-"""Hosts of one puzzle. Doubling it makes plans of large full fleets better and twice as slow; a smaller fleet is taken
-in whole."""
 
 SOURCES = tuple(FootprintSource)
 
@@ -66,7 +63,7 @@ def gather_movers(
     `seated`: items that have a seat and for whose sake it is made, too: their hosts matter as well.
     """
     seats.grid.refresh()
-    return _Maker(seats, wanting, _rows(seats, (*wanting, *seated)) if rows is None else sorted(rows)).made()
+    return _Maker(seats, wanting, rows_near(seats, (*wanting, *seated)) if rows is None else sorted(rows)).made()
 
 
 def is_meek(draft: Draft, item: Item, needs: Needs) -> bool:
@@ -94,35 +91,6 @@ def option_of(opening: Opening, row: int, start_ms: int) -> Option | None:
         aside=int(opening.grid.ram[row]) in fitting.columns and len(opening.grid.views[row].rooms) > 1,
         firm=SOURCES.index(opening.config.footprint.source) <= SOURCES.index(minimum),
     )
-
-
-def _rows(seats: Seats, wanting: Sequence[Item]) -> list[int]:
-    """Hosts that matter to those who look: with most room for each, then with the least important residents, and the
-    roomiest of all for those who would have to go there."""
-    grid, draft = seats.grid, seats.draft
-    if len(grid.ids) <= HOSTS:
-        return list(range(len(grid.ids)))
-    profiles = {i.profile.name: i.profile for i in wanting}
-    free = np.where(grid.present < grid.limit, np.where(grid.open > -ENDLESS, grid.open - grid.used, 0).max(1), 0)
-    weakest = np.full(len(grid.ids), ENDLESS, np.int64)
-    for seated in draft.seats.values():
-        row = grid.row.get(seated.assignment.seat.host)
-        profile = draft.world.profiles.get(seated.assignment.profile)
-        if row is not None and profile is not None:
-            weakest[row] = min(weakest[row], profile.priority)
-    share = max(2, HOSTS // (3 * len(profiles)))
-    chosen = {grid.row[i.pin] for i in wanting if i.pin in grid.row}
-    for name in sorted(profiles):
-        allowed = sorted({int(r) for o in seats.lasting(profiles[name]) for r in o.rows})
-        rows = np.array(allowed, np.int64)
-        if len(rows) and len(chosen) < 2 * HOSTS // 3:
-            chosen.update(rows[np.argsort(-free[rows], kind="stable")[:share]].tolist())
-            chosen.update(rows[np.lexsort((-free[rows], weakest[rows]))[:share]].tolist())
-    for row in np.argsort(-free, kind="stable").tolist():
-        if len(chosen) >= HOSTS:
-            break
-        chosen.add(row)
-    return sorted(chosen)
 
 
 class _Maker:
@@ -227,11 +195,13 @@ class _Maker:
             hosts, size = (0, 0) if mover.seated and is_home(mover.seated) else self.seats.width(mover.profile)
             keys.append((urgency, self._at_work(mover), -turn[mover.replica], -hosts, size, harms[mover.profile]))
         rank = {key: n for n, key in enumerate(sorted(set(keys)), 1)}
+        stake = {part: n for n, part in enumerate(sorted({(k[0], k[1], k[5]) for k in keys}), 1)}
         return [
             Piece(
                 kind=self.kind[mover.profile],
                 home=spot if mover.seated is not None and is_home(mover.seated) else None,
                 claim=rank[key],
+                stake=stake[key[0], key[1], key[5]],
                 meek=key[0] < Urgency.ASKED,
                 serves=mover.seated is not None and is_home(mover.seated) and self._serves(mover.seated),
                 back_ms=self._back(mover),

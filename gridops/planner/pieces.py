@@ -98,6 +98,8 @@ class Piece:
     home: Spot | None = None
     claim: int = 1
     """How much it matters that it stands, among pieces of equal weight."""
+    stake: int = 1
+    """What of this outweighs a sooner start: its urgency, work in hand and measured harm."""
     meek: bool = False
     """Nobody gives way to it."""
     serves: bool = False

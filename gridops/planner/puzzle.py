@@ -7,11 +7,14 @@ real board again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gridops.planner.grid import ENDLESS
 from gridops.planner.pieces import Ground, Kind, Option, Piece, Spot
+
+PARTS = 1024
+"""Parts of a unit of weight, in which room has its price."""
 
 
 @dataclass(slots=True)
@@ -34,12 +37,17 @@ class Puzzle:
     """Pieces of each kind that stand, and others of it that are no pieces."""
     domains: list[dict[int, int]] = field(default_factory=list)
     unmet: int = 0
+    stake: int = 0
     claim: int = 0
     short: int = 0
     start_ms: int = 0
     moved: int = 0
     dropped: int = 0
     back_ms: int = 0
+    rent: int = 0
+    """What the seats of all who stand are worth to others, in parts of a unit of weight."""
+    rents: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Of this, the price of a seat, by kind and host; nothing before somebody asked for it (`charge`)."""
     journal: list[tuple[int, Spot | None]] = field(default_factory=list)
     """What a piece's spot was before each change, newest last."""
     room: list[int] = field(default_factory=list)
@@ -56,7 +64,7 @@ class Puzzle:
         self.placed = [0] * len(self.kinds)
         self.domains = [{} for _ in self.kinds]
         self._weights = [k.weight for k in self.kinds]
-        self.claim = sum(self._weights)
+        self.stake = sum(self._weights)
         for free, ram in zip(self.ground.free, self.ground.ram, strict=True):
             # Hosts with fewer pools than others have columns that stand for none.
             self._pools_of.append(tuple(c for c in range(len(free)) if c != ram and free[c] > -ENDLESS) or (ram,))
@@ -72,10 +80,15 @@ class Puzzle:
             self._loosen(n, piece)
 
     @property
-    def value(self) -> tuple[int, int, int, int, int, int]:
+    def value(self) -> tuple[int, int, int, int, int, int, int]:
         """The objective, smaller is better: failure-domain shortfall, unmet weight, and what is at stake with it;
-        start-up time; then how many pieces are disturbed, and what it takes to undo that."""
-        return self.short, self.unmet, self.claim, self.start_ms, self.moved + self.dropped, self.back_ms
+        start-up time; whose turn it was; then how many pieces are disturbed, and what it takes to undo that."""
+        return self.short, self.unmet, self.stake, self.start_ms, self.claim, self.moved + self.dropped, self.back_ms
+
+    def charge(self, rents: Mapping[int, Sequence[int]]) -> None:
+        """From now on seats have these prices."""
+        self.rents = rents
+        self.rent = sum(rents[self.pieces[n].kind][s.host] for n, s in enumerate(self.at) if s is not None)
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -113,12 +126,14 @@ class Puzzle:
 
     def _loosen(self, n: int, piece: Piece) -> None:
         kind = piece.kind
-        if kind in self.loose:
-            self.loose[kind].add(n)
-        else:
+        others = self.loose.get(kind)
+        if others is None:
             self.loose[kind] = {n}
+        else:
+            others.add(n)
         weight = self._weights[kind]
         self.unmet += weight
+        self.stake += weight * piece.stake
         self.claim += weight * piece.claim
         if piece.home is not None:
             self.dropped += 1
@@ -126,20 +141,12 @@ class Puzzle:
             self.gone[kind] = self.gone.get(kind, 0) + 1
 
     def _put(self, n: int, spot: Spot) -> None:
-        host, option, pools = spot
+        host, option, _ = spot
         piece, ground = self.pieces[n], self.ground
-        kind, held = piece.kind, ground.held
-        self._memory(host, option, pools, -option.need, -option.ram)
-        ground.slots[host] -= 1
-        if not held[host]:
-            ground.money -= ground.price[host]
-        held[host] += 1
-        here = ground.counts[host]
-        here[kind] = here.get(kind, 0) + 1
-        self._note(host)
+        kind = piece.kind
         self.at[n] = spot
         self.on[host].add(n)
-        self._count(kind, host, 1)
+        self._occupy(kind, spot, 1)
         others = self.loose[kind]
         if len(others) == 1:
             del self.loose[kind]
@@ -147,6 +154,7 @@ class Puzzle:
             others.discard(n)
         weight = self._weights[kind]
         self.unmet -= weight
+        self.stake -= weight * piece.stake
         self.claim -= weight * piece.claim
         if piece.home is not None:
             self.dropped -= 1
@@ -160,29 +168,17 @@ class Puzzle:
         ground.disk[host] -= option.missing
 
     def _take(self, n: int, spot: Spot) -> None:
-        host, option, pools = spot
-        piece, ground = self.pieces[n], self.ground
-        kind, held = piece.kind, ground.held
-        self._memory(host, option, pools, option.need, option.ram)
-        ground.slots[host] += 1
-        held[host] -= 1
-        if not held[host]:
-            ground.money += ground.price[host]
-        here = ground.counts[host]
-        if here[kind] == 1:
-            del here[kind]
-        else:
-            here[kind] -= 1
-        self._note(host)
+        host, option, _ = spot
+        piece = self.pieces[n]
         self.at[n] = None
         self.on[host].discard(n)
-        self._count(kind, host, -1)
+        self._occupy(piece.kind, spot, -1)
         self._loosen(n, piece)
         if spot is not piece.home:
             self.moved -= piece.home is not None
             self.start_ms -= option.start_ms
             self.fresh[host] -= 1
-            ground.disk[host] += option.missing
+            self.ground.disk[host] += option.missing
 
     def _less_gone(self, kind: int) -> None:
         if self.gone[kind] == 1:
@@ -190,29 +186,52 @@ class Puzzle:
         else:
             self.gone[kind] -= 1
 
-    def _memory(self, host: int, option: Option, pools: tuple[int, ...], need: int, ram: int) -> None:
-        free = self.ground.free[host]
-        for column in pools:
-            free[column] += need
+    def _occupy(self, kind: int, spot: Spot, by: int) -> None:
+        """One of the kind more on the host, or one less: memory, slots, counts, price and rent."""
+        host, option, pools = spot
+        ground = self.ground
+        free, need = ground.free[host], by * option.need
+        if len(pools) == 1:
+            free[pools[0]] -= need
+        else:
+            for column in pools:
+                free[column] -= need
         if option.gpu:
             for column in pools:
-                self.ground.gpu[host][column] += need
-        if ram:
-            free[self.ground.ram[host]] += ram
+                ground.gpu[host][column] -= need
+        if option.ram:
+            free[ground.ram[host]] -= by * option.ram
+        ground.slots[host] = slots = ground.slots[host] - by
+        before = ground.held[host]
+        ground.held[host] = before + by
+        if not before or not before + by:
+            ground.money -= by * ground.price[host]
+        here = ground.counts[host]
+        many = here.get(kind, 0) + by
+        if many:
+            here[kind] = many
+        else:
+            del here[kind]
+        own = self._pools_of[host]
+        self.room[host] = -1 if slots <= 0 else free[own[0]] if len(own) == 1 else max([free[c] for c in own])
+        if self.rents:
+            self.rent += by * self.rents[kind][host]
+        rules, placed = self.kinds[kind], self.placed
+        if rules.domains is None and placed[kind] and placed[kind] + by:
+            placed[kind] += by
+        else:
+            self._count(kind, host, by)
 
     def _note(self, host: int) -> None:
-        if self.ground.slots[host] <= 0:
-            self.room[host] = -1
-            return
-        free, pools = self.ground.free[host], self._pools_of[host]
-        self.room[host] = free[pools[0]] if len(pools) == 1 else max([free[c] for c in pools])
+        free, own = self.ground.free[host], self._pools_of[host]
+        self.room[host] = -1 if self.ground.slots[host] <= 0 else max(free[c] for c in own)
 
     def _count(self, number: int, host: int, by: int) -> None:
         """Keep the number of standing pieces, of their domains, and how many domains are missing."""
         kind, placed = self.kinds[number], self.placed
         # A kind that stands nowhere counts once more among those who should.
         if placed[number] == 0:
-            self.claim -= kind.weight
+            self.stake -= kind.weight
         if kind.domains is None:
             placed[number] += by
         else:
@@ -228,7 +247,7 @@ class Puzzle:
             after = min(kind.spread, placed[number]) - len(here)
             self.short += (max(0, after)) - (max(0, before))
         if placed[number] == 0:
-            self.claim += kind.weight
+            self.stake += kind.weight
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -263,8 +282,8 @@ class Puzzle:
         """Hosts with a slot and so many bytes free on a pool."""
         return [host for host, room in enumerate(self.room) if room >= least]
 
-    def best(self, number: int, hosts: Iterable[int], *, tight: bool) -> Spot | None:
-        """The seat that starts soonest, then the one that leaves least; `tight`: in the other order, in steps."""
+    def best(self, number: int, hosts: Iterable[int]) -> Spot | None:
+        """The seat that starts soonest, then the one that leaves least."""
         kind, room, free = self.kinds[number], self.room, self.ground.free
         options, size, apart = kind.options, kind.size if not kind.on_ram else 0, kind.domains is not None
         best: Spot | None = None
@@ -277,8 +296,6 @@ class Puzzle:
             if spot is None:
                 continue
             start, left = spot.option.start_ms, free[host][spot.pools[0]] - spot.option.need
-            if tight:
-                start, left = left >> 28, start
             if best is None or start < first or (start == first and left < second):
                 best, first, second = spot, start, left
         return best

@@ -13,20 +13,11 @@ import numpy as np
 
 from gridops.base.ids import ReplicaId, replica_key
 from gridops.model.profile import Profile
+from gridops.planner.constants_room import BETTER_HOSTS, GAIN_MS, NEWCOMERS, PUZZLE_HOSTS
 from gridops.planner.grid import ENDLESS, Ints
-from gridops.planner.movers import HOSTS, Movers, is_home
+from gridops.planner.movers import Movers, is_home
 from gridops.planner.permit import Limits, Permit
 from gridops.planner.seats import Seats
-
-GAIN_MS = 60_000
-"""Start-up time that a repack must save, all starts counted. Doubling it leaves users waiting for slow hosts, halving
-it moves what serves for less than a minute's gain. Source: the planning loop looks again within that time."""
-
-NEWCOMERS = 8
-"""Late ones that one plan looks at, those who could gain most first."""
-
-BETTER = 8
-"""Better hosts that are tried for each of them."""
 
 
 class Late(NamedTuple):
@@ -54,7 +45,7 @@ def late(seats: Seats) -> list[Late]:
             continue
         better = np.flatnonzero((starts + GAIN_MS <= starts[row]) & grid.holds)
         if len(better):
-            first = better[np.argsort(starts[better], kind="stable")[:BETTER]].tolist()
+            first = better[np.argsort(starts[better], kind="stable")[:BETTER_HOSTS]].tolist()
             found.append(Late(int(starts[row] - starts[first[0]]), replica, tuple(first)))
     return sorted(found, key=lambda f: (-f.gain_ms, replica_key(f.replica)))[:NEWCOMERS]
 
@@ -77,7 +68,7 @@ def rows_for(seats: Seats, found: Sequence[Late]) -> list[int]:
     grid.refresh()
     free = np.where(grid.open > -ENDLESS, grid.open - grid.used, 0).max(1)
     for row in np.argsort(-free, kind="stable").tolist():
-        if len(chosen) >= HOSTS:
+        if len(chosen) >= PUZZLE_HOSTS:
             break
         chosen.add(row)
     return sorted(chosen)
@@ -126,7 +117,7 @@ class Repack:
             number = puzzle.pieces[m].kind
             # It comes up elsewhere before the new one gets its place.
             there = [h for h in puzzle.roomy(0) if h != host]
-            new = puzzle.best(number, there, tight=False)
+            new = puzzle.best(number, there)
             if new is None:
                 return False
             puzzle.put(m, new)

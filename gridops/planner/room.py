@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gridops.base.ids import ReplicaId, replica_key
+from gridops.base.units import PPM
 from gridops.model.plan import Cause, CauseKind
 from gridops.planner.capacity import Ask, Offer
+from gridops.planner.constants_room import DROPS, DROPS_PPM, PINS, WANTING
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.eligible import Way
 from gridops.planner.harm import Needs
@@ -28,17 +30,6 @@ from gridops.planner.place import seat
 from gridops.planner.repack import Repack, late, rows_for
 from gridops.planner.search import Search
 from gridops.planner.seats import Seats
-
-DROPS = 64
-"""Standing replicas that one plan may take away to make room; larger changes converge over later plans.
-Source: allocator-facts.md, planner policy. Doubling it makes longer waves, halving it more plans."""
-
-WANTING = 512
-"""Replicas that one plan makes room for, the most important first."""
-
-PINS = 16
-"""Pinned replicas among them: each is a search of its own, for its own host. Doubling it costs as many searches more
-where many pins are missing at once, halving it leaves them to later plans."""
 
 
 def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
@@ -61,7 +52,7 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     meek = [i for i in wanting if is_meek(draft, i, needs)]
     shy = {i.replica for i in meek}
     bold = [i for i in wanting if i.replica not in shy]
-    moves, drops, still = draft.world.budgets.moves.per_plan, DROPS, tuple[Item, ...]()
+    moves, drops, still = draft.world.budgets.moves.per_plan, _drops(draft), tuple[Item, ...]()
     for item in pinned:
         # A pin names the host: freeing another would disturb somebody for nothing.
         made = _search(seats, [item], moves, drops)
@@ -73,6 +64,11 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
         # An inference may use what is free and what can be moved; nobody loses a place for it.
         still = (*still, *_search(seats, meek, moves, 0).still)
     return (*others, *still)
+
+
+def _drops(draft: Draft) -> int:
+    """How many may lose their place in one plan."""
+    return max(DROPS, len(draft.seats) * DROPS_PPM // PPM)
 
 
 def _wants(item: Item) -> bool:

@@ -121,6 +121,7 @@ def state(made: Puzzle) -> tuple[Any, ...]:
     ground = made.ground
     return (
         made.value,
+        made.rent,
         list(made.at),
         [sorted(on) for on in made.on],
         list(made.fresh),

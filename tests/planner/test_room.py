@@ -14,7 +14,7 @@ from gridops.model.plan import CauseKind, DecisionKind, HostLine, Plan
 from gridops.model.policy import BudgetPolicy, MoveLimits, PriceCeiling, ScopeBudgets, Search
 from gridops.model.profile import Footprint, FootprintSource, PlacementRules, Profile, Spread, Timing
 from gridops.model.snapshot import ResidencyState
-from gridops.planner import movers, repack, room
+from gridops.planner import movers, repack, room, vicinity
 from gridops.planner.capacity import Ask, Board, Offer
 from gridops.planner.check import check
 from tests.planner.fleet import GIB, SCOPE, Fleet, config, decisions, host, profile, seats
@@ -324,7 +324,7 @@ def test_a_price_ceiling_holds_while_room_is_made() -> None:
 
 
 def test_a_large_fleet_makes_room_among_the_hosts_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(movers, "HOSTS", 3)
+    monkeypatch.setattr(vicinity, "PUZZLE_HOSTS", 3)
     filled = replace(profile("peer", 6, gib=18, priority=200, max_per_host=1), max_per_host=1)
     fleet = standing(filled, replace(LOW, replicas_min=2, replicas_max=2), hosts=8)
     made = wants(fleet, HIGH).plan()

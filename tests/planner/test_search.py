@@ -7,8 +7,9 @@ import pytest
 from gridops.planner.best_case import least_unmet
 from gridops.planner.chains import Chains
 from gridops.planner.circles import deadlocked
+from gridops.planner.draws import Draws
 from gridops.planner.permit import Limits, Permit
-from gridops.planner.search import Draws, Search
+from gridops.planner.search import Search
 from tests.planner.puzzles import plain, puzzle, state, wrongs
 
 SEEDS = range(60)

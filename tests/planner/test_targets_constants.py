@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from gridops.model.forecast import Evidence
-from gridops.planner import constants, pressure, sizing
-from gridops.planner.constants import TABLE
+from gridops.planner import constants, constants_room, pressure, sizing
 from tests.planner.fleet import NOW
 from tests.planner.test_targets_forecast import entry, expect, planned, standing, wanted, wide
 
 
-def test_every_constant_has_one_row_with_its_value() -> None:
-    numbers = {n: v for n, v in vars(constants).items() if n.isupper() and isinstance(v, int)}
-    assert {row.name: row.value for row in TABLE} == numbers
-    assert len(TABLE) == len(numbers)
+@pytest.mark.parametrize("where", [constants, constants_room], ids=["constants", "constants_room"])
+def test_every_constant_has_one_row_with_its_value(where: ModuleType) -> None:
+    numbers = {n: v for n, v in vars(where).items() if n.isupper() and isinstance(v, int)}
+    assert {row.name: row.value for row in where.TABLE} == numbers
+    assert len(where.TABLE) == len(numbers)
 
 
 def test_every_row_says_unit_source_and_what_twice_and_half_would_change() -> None:
-    for row in TABLE:
+    for row in (*constants.TABLE, *constants_room.TABLE):
         assert row.value > 0
         assert all((row.unit, row.source, row.doubled, row.halved)), row.name
         assert row.doubled != row.halved, row.name

@@ -1,0 +1,247 @@
+"""Constants of making room: how long is searched, in which steps, and how much one plan may disturb.
+
+Beside `constants`, of which the rows are the same kind; read by `room` and what it calls. What people may set stands
+in `policies/planning.yaml`: `search.moves` is the count of all work.
+"""
+
+from __future__ import annotations
+
+from gridops.planner.constants import Constant
+
+STEPS_PER_MOVE = 18
+FIRST_CYCLE = 3
+SHORTEST_CYCLE = 1_000
+LONGEST_CYCLE = 36_000
+RUIN_EVERY = 4
+UNMET_PPM = 500_000
+WORSE_PPM = 125_000
+SLOWER_PPM = 100_000
+COOL_OFF_STEPS = 50
+REFUGES = 4
+RARELY = 8
+LUCK = 1_024
+OUTSIDE = 16
+PRICE_STEPS = 200
+PRICE_SHRINKS_PPM = 960_000
+CHAIN_DEPTH = 3
+CHAIN_HOSTS = 64
+CHAIN_TRIES = 3
+DROPS = 64
+DROPS_PPM = 250_000
+WANTING = 512
+PINS = 16
+PUZZLE_HOSTS = 256
+GAIN_MS = 60_000
+NEWCOMERS = 8
+BETTER_HOSTS = 8
+
+TABLE: tuple[Constant, ...] = (
+    Constant(
+        "STEPS_PER_MOVE",
+        STEPS_PER_MOVE,
+        "steps",
+        "one move of `planning.search.moves` pays for so many small steps: the default is 36,000, 1 to 3 s",
+        "each move of the policy takes twice as long and finds more",
+        "half as long",
+    ),
+    Constant(
+        "FIRST_CYCLE",
+        FIRST_CYCLE,
+        "steps per piece and host",
+        "as many as let every piece be tried on every host a few times",
+        "small fleets pay twice",
+        "small fleets are searched by halves; the next cycle is as long as this one",
+    ),
+    Constant(
+        "SHORTEST_CYCLE",
+        SHORTEST_CYCLE,
+        "steps",
+        "some 50 ms: below that nothing is found on a few hosts either",
+        "plans of a handful of hosts take twice as long",
+        "on a handful of hosts chance decides",
+    ),
+    Constant(
+        "LONGEST_CYCLE",
+        LONGEST_CYCLE,
+        "steps",
+        "all that the default `planning.search.moves` pays for, so that a large fleet gets one slow cycle",
+        "a large fleet is cut off in the middle of its cycle",
+        "two quick cycles, of which the second begins where the first ended",
+    ),
+    Constant(
+        "RUIN_EVERY",
+        RUIN_EVERY,
+        "steps",
+        "a large step costs as much as some five small ones: both get about half of the time",
+        "more small steps, fewer hosts emptied at once",
+        "mostly large steps",
+    ),
+    Constant(
+        "UNMET_PPM",
+        UNMET_PPM,
+        "ppm of a cycle",
+        "half for weight, half for the sooner start",
+        "nothing is left for the sooner start",
+        "starts are better, weight is worse",
+    ),
+    Constant(
+        "WORSE_PPM",
+        WORSE_PPM,
+        "ppm of the mean weight",
+        "an eighth: with the weights 1 to 16 one unit may be given up at first",
+        "the search wanders and comes back late",
+        "it stays near where it began",
+    ),
+    Constant(
+        "SLOWER_PPM",
+        SLOWER_PPM,
+        "ppm of the mean start-up time",
+        "a tenth of a start",
+        "it wanders and comes back late",
+        "it takes the first that is near",
+    ),
+    Constant(
+        "COOL_OFF_STEPS",
+        COOL_OFF_STEPS,
+        "steps",
+        "a look for circles takes as long as ten steps: the next one comes so much later",
+        "half as many states are remembered",
+        "twice the time goes into looking for circles",
+    ),
+    Constant(
+        "REFUGES",
+        REFUGES,
+        "seats",
+        "whoever was pushed out compares a few seats, not all",
+        "better seats, slower steps",
+        "worse seats, quicker steps",
+    ),
+    Constant(
+        "RARELY",
+        RARELY,
+        "draws",
+        "one in eight goes to whoever is not meant, so that nobody is left out",
+        "the start-up phase hardly exchanges who stands",
+        "it exchanges more and moves less",
+    ),
+    Constant(
+        "LUCK",
+        LUCK,
+        "parts of 1,024",
+        "an order of repair lifts somebody by up to three times, as in GRASP",
+        "order is mostly chance",
+        "order is mostly weight",
+    ),
+    Constant(
+        "OUTSIDE",
+        OUTSIDE,
+        "hosts",
+        "bound of work: hosts besides the emptied ones that a large step looks at",
+        "twice the work where there are many hosts with room",
+        "seats there are found half as often",
+    ),
+    Constant(
+        "PRICE_STEPS",
+        PRICE_STEPS,
+        "steps",
+        "bound of work: prices are near their limit then, in some 20 ms on 256 hosts",
+        "twice the time, and steps so small that nothing changes any more",
+        "prices are still on their way",
+    ),
+    Constant(
+        "PRICE_SHRINKS_PPM",
+        PRICE_SHRINKS_PPM,
+        "ppm of the step before",
+        "over 200 steps down to a thousandth of the first",
+        "the steps would grow: it must stay below 1,000,000",
+        "prices freeze after a few steps",
+    ),
+    Constant(
+        "CHAIN_DEPTH",
+        CHAIN_DEPTH,
+        "pieces",
+        "whoever is pushed out pushes out another, and that one a third",
+        "chains over six hosts",
+        "one only takes the place of another",
+    ),
+    Constant(
+        "CHAIN_HOSTS",
+        CHAIN_HOSTS,
+        "hosts",
+        "bound of work: hosts that are compared for one kind",
+        "twice as many compared",
+        "half as many",
+    ),
+    Constant(
+        "CHAIN_TRIES",
+        CHAIN_TRIES,
+        "hosts",
+        "bound of work: hosts that are tried before a piece is left to the steps",
+        "twice as many tried",
+        "one tried",
+    ),
+    Constant(
+        "DROPS",
+        DROPS,
+        "replicas per plan",
+        "allocator-facts.md, planner policy: staged preemptions",
+        "longer waves",
+        "more plans until all is where it should be",
+    ),
+    Constant(
+        "DROPS_PPM",
+        DROPS_PPM,
+        "ppm of those who stand",
+        "a quarter, where that is more than the row above: what one plan mends grows with the fleet",
+        "half of the fleet could give way at once",
+        "larger fleets need more plans",
+    ),
+    Constant(
+        "WANTING",
+        WANTING,
+        "replicas per plan",
+        "bound of work: replicas that one plan makes room for, the most important first",
+        "twice the pieces in one search",
+        "more plans",
+    ),
+    Constant(
+        "PINS",
+        PINS,
+        "replicas per plan",
+        "bound of work: pinned replicas, each of which is a search of its own for its own host",
+        "twice as many searches where many pins are missing at once",
+        "more pins are left to later plans",
+    ),
+    Constant(
+        "PUZZLE_HOSTS",
+        PUZZLE_HOSTS,
+        "hosts",
+        "bound of work: hosts of one search; a smaller fleet is taken in whole",
+        "better plans of large full fleets, twice as slow",
+        "quicker and worse",
+    ),
+    Constant(
+        "GAIN_MS",
+        GAIN_MS,
+        "ms",
+        "the planning loop looks again within that time",
+        "users wait for slow hosts",
+        "what serves is moved for less than a minute's gain",
+    ),
+    Constant(
+        "NEWCOMERS",
+        NEWCOMERS,
+        "replicas per plan",
+        "bound of work: late ones that one plan looks at, those who could gain most first",
+        "16 are looked at",
+        "4 are",
+    ),
+    Constant(
+        "BETTER_HOSTS",
+        BETTER_HOSTS,
+        "hosts",
+        "bound of work: better hosts that are tried for each late one",
+        "16 are tried",
+        "4 are",
+    ),
+)
