@@ -28,6 +28,7 @@ CHAIN_HOSTS = 64
 CHAIN_TRIES = 3
 DROPS = 64
 DROPS_PPM = 250_000
+DROPS_MOST = 256
 WANTING = 512
 PINS = 16
 PUZZLE_HOSTS = 256
@@ -195,6 +196,14 @@ TABLE: tuple[Constant, ...] = (
         "a quarter, where that is more than the row above: what one plan mends grows with the fleet",
         "half of the fleet could give way at once",
         "larger fleets need more plans",
+    ),
+    Constant(
+        "DROPS_MOST",
+        DROPS_MOST,
+        "replicas per plan",
+        "whatever the fleet: as many decisions as a person can still look through before saying yes",
+        "a plan may take away more than anybody reads",
+        "fleets of more than 500 replicas need more plans",
     ),
     Constant(
         "WANTING",

@@ -18,7 +18,7 @@ from gridops.base.ids import ReplicaId, replica_key
 from gridops.base.units import PPM
 from gridops.model.plan import Cause, CauseKind
 from gridops.planner.capacity import Ask, Offer
-from gridops.planner.constants_room import DROPS, DROPS_PPM, PINS, WANTING
+from gridops.planner.constants_room import DROPS, DROPS_MOST, DROPS_PPM, PINS, WANTING
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.eligible import Way
 from gridops.planner.harm import Needs
@@ -68,7 +68,7 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
 
 def _drops(draft: Draft) -> int:
     """How many may lose their place in one plan."""
-    return max(DROPS, len(draft.seats) * DROPS_PPM // PPM)
+    return min(DROPS_MOST, max(DROPS, len(draft.seats) * DROPS_PPM // PPM))
 
 
 def _wants(item: Item) -> bool:
