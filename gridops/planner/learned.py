@@ -106,7 +106,7 @@ class Experience:
         """How long files that are not there take to come to a host, and the start after it."""
         name, host = config.config if isinstance(config, Launch) else config.name, view.host.id
         about = Key(profile.name, name, revision_of(config.artifact)) if self._times else None
-        fetched, warmed = self.times(TimeKind.FETCH, about).get(host), self.times(TimeKind.WARM, about).get(host)
+        fetched = self.times(TimeKind.FETCH, about).get(host)
         whole = sum(f.size_bytes for f in config.artifact.files)
         copy = sum(f.size_bytes for f in config.artifact.files if f.sha256 not in view.cached)
         rate = next((n.rate_bps for n in view.host.links if n.name == "download"), 0)
@@ -116,8 +116,16 @@ class Experience:
             fetch_ms = full * copy // whole
         elif copy:
             fetch_ms = copy * 8_000 // rate if rate else profile.timing.load_ms
-        warm_ms = profile.timing.warm_ms if warmed is None else blend(profile.timing.warm_ms, warmed)
-        return Start(copy, fetch_ms, warm_ms, bool(copy and fetched is not None) or warmed is not None)
+        warmed = host in self.times(TimeKind.WARM, about)
+        return Start(copy, fetch_ms, self.warm_ms(profile, config, host), bool(copy and fetched is not None) or warmed)
+
+    def warm_ms(self, profile: Profile, config: Config | Launch, host: HostId) -> int:
+        """The start alone, where its files are there."""
+        if not self._times:
+            return profile.timing.warm_ms
+        name = config.config if isinstance(config, Launch) else config.name
+        found = self.times(TimeKind.WARM, Key(profile.name, name, revision_of(config.artifact))).get(host)
+        return profile.timing.warm_ms if found is None else blend(profile.timing.warm_ms, found)
 
     def lead_ms(self, profile: ProfileName) -> int | None:
         """How long there is between the first sign of demand and demand. None: nobody knows."""

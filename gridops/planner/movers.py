@@ -212,10 +212,9 @@ class _Maker:
     def _back(self, mover: Mover) -> int:
         """What a start there takes, as learned or as its profile says; more where it matters more."""
         profile, seated = self.draft.world.profiles[mover.profile], mover.seated
-        view = self.draft.world.hosts.get(seated.assignment.seat.host) if seated is not None else None
         start_ms = profile.timing.warm_ms
-        if seated is not None and view is not None:
-            start_ms = self.seats.harms.experience.start(profile, seated.launch, view).warm_ms
+        if seated is not None:
+            start_ms = self.seats.harms.experience.warm_ms(profile, seated.launch, seated.assignment.seat.host)
         return start_ms * max(1, profile.priority)
 
     def _at_work(self, mover: Mover) -> int:
