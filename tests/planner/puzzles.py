@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from gridops.planner.grid import ENDLESS
@@ -56,21 +57,26 @@ def puzzle(seed: int, *, hosts: int = 5, kinds: int = 4, pieces: int = 14) -> Pu
     return found
 
 
+def one_pool(free: Sequence[int]) -> Ground:
+    """Hosts with a single pool of so much room and no other bounds."""
+    return Ground(
+        free=[[room] for room in free],
+        slack=[[0] for _ in free],
+        gpu=[[ENDLESS] for _ in free],
+        ram=[-1] * len(free),
+        slots=[ENDLESS] * len(free),
+        disk=[ENDLESS] * len(free),
+        counts=[{} for _ in free],
+        price=[0] * len(free),
+        held=[0] * len(free),
+    )
+
+
 def plain(moves: list[tuple[int, int]], sizes: list[int], room: int) -> Puzzle:
     """Pieces with a home and another seat; each host has so much room."""
     hosts = 1 + max(h for pair in moves for h in pair)
     option = {n: Option(0, (0,), ((0,),), 1, size, 0, False, 1, 0) for n, size in enumerate(sizes)}
-    ground = Ground(
-        free=[[room] for _ in range(hosts)],
-        slack=[[0] for _ in range(hosts)],
-        gpu=[[ENDLESS] for _ in range(hosts)],
-        ram=[-1] * hosts,
-        slots=[ENDLESS] * hosts,
-        disk=[ENDLESS] * hosts,
-        counts=[{} for _ in range(hosts)],
-        price=[0] * hosts,
-        held=[0] * hosts,
-    )
+    ground = one_pool([room] * hosts)
     kinds = [Kind(1, lambda n=n: dict.fromkeys(range(hosts), (option[n],))) for n in range(len(moves))]  # type: ignore[misc]
     made = Puzzle(kinds, [Piece(n, Spot(source, option[n], (0,))) for n, (source, _) in enumerate(moves)], ground)
     for n, (source, target) in enumerate(moves):

@@ -86,6 +86,17 @@ def test_a_restored_state_is_the_one_that_was_remembered(seed: int) -> None:
     assert state(made) == before
 
 
+def test_a_host_of_one_pool_without_a_slot_left_has_no_room() -> None:
+    made = plain([(0, 0)], [4], 10)
+    home = made.take(0)
+    made.ground.slots[0] = 1
+    assert made.roomy(0) == [0]
+    made.put(0, home)
+    assert made.roomy(0) == []
+    made.take(0)
+    assert made.roomy(0) == [0]
+
+
 def test_two_that_want_each_others_places_wait_for_ever() -> None:
     assert deadlocked(plain([(0, 1), (1, 0)], [6, 6], 10))
 

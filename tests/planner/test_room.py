@@ -398,9 +398,9 @@ def test_where_everybody_has_a_seat_nobody_is_moved_for_a_better_one(monkeypatch
 # -- repacking -------------------------------------------------------------------------------------------------------
 
 
-def late_fleet(load_ms: int) -> Fleet:
+def late_fleet(load_ms: int, *, again_ms: int = 1_000) -> Fleet:
     """`new` has its weights on h0, where `old` stands; it fits on h1 too, where it would have to fetch them."""
-    old = profile("old", 1, gib=18, timing=Timing(load_ms=1_000, warm_ms=1_000, min_residency_ms=0))
+    old = profile("old", 1, gib=18, timing=Timing(load_ms=again_ms, warm_ms=1_000, min_residency_ms=0))
     new = profile("new", 1, gib=18, timing=Timing(load_ms=load_ms, warm_ms=1_000, min_residency_ms=0))
     fleet = Fleet(hosts=(host("h0"), host("h1")), profiles=(old,))
     stood = fleet.applied(fleet.plan(), later_ms=RESTED)
@@ -417,4 +417,9 @@ def test_one_that_stands_moves_for_a_new_one_when_that_pays() -> None:
 
 def test_a_gain_that_is_not_worth_a_move_uses_what_is_free() -> None:
     made = late_fleet(repack.GAIN_MS // 2).plan()
+    assert seats(made) == {"new/1": "h1", "old/1": "h0"}
+
+
+def test_what_the_other_loses_by_its_new_start_counts_against_the_gain() -> None:
+    made = late_fleet(repack.GAIN_MS * 3, again_ms=repack.GAIN_MS * 5 // 2).plan()
     assert seats(made) == {"new/1": "h1", "old/1": "h0"}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from gridops.planner import search
 from gridops.planner.best_case import least_unmet
 from gridops.planner.chains import Chains
 from gridops.planner.circles import deadlocked
 from gridops.planner.draws import Draws
 from gridops.planner.permit import Limits, Permit
+from gridops.planner.pieces import Kind, Option, Piece, Spot
+from gridops.planner.puzzle import Puzzle
 from gridops.planner.search import Search
-from tests.planner.puzzles import plain, puzzle, state, wrongs
+from tests.planner.puzzles import one_pool, plain, puzzle, state, wrongs
 
 SEEDS = range(60)
 WIDE = Limits(rounds=40, moves=99, drops=99)
@@ -62,6 +65,44 @@ def test_more_rounds_are_never_worse(seed: int) -> None:
     assert values == sorted(values, reverse=True)
 
 
+@pytest.mark.parametrize("seed", [9, 77, 117])
+def test_a_search_that_is_cut_off_keeps_nothing_that_a_longer_one_passes_by(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    # One cycle is 1,000 steps here: it is cut off between 28 and 55 rounds, in the half for the sooner start.
+    monkeypatch.setattr(search, "FIRST_CYCLE", 1)
+    monkeypatch.setattr(search, "SHORTEST_CYCLE", 1_000)
+    values = []
+    for rounds in range(28, 62, 3):
+        made = puzzle(seed)
+        Search(made, Limits(rounds=rounds, moves=99, drops=99)).run()
+        values.append(made.value)
+    assert values == sorted(values, reverse=True)
+
+
+@pytest.mark.parametrize(("seed", "kinds"), [(19, 3), (412, 3), (793, 3)])
+def test_letting_those_stand_where_it_costs_nothing_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch, seed: int, kinds: int
+) -> None:
+    monkeypatch.setattr(search, "FIRST_CYCLE", 3)
+    monkeypatch.setattr(search, "SHORTEST_CYCLE", 200)
+    monkeypatch.setattr(search, "LONGEST_CYCLE", 400)
+    made = puzzle(seed, kinds=kinds)
+    looking = Search(made, Limits(rounds=20, moves=99, drops=99))
+    settle, before = looking._settle, list[tuple[int, ...]]()
+
+    def checked() -> None:
+        before.append(made.value)
+        settle()
+        assert made.value <= before[-1]
+        assert looking.permit.excused(made.gone)
+        assert not deadlocked(made)
+
+    monkeypatch.setattr(looking, "_settle", checked)
+    looking.run()
+    assert before
+
+
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(("moves", "drops"), [(0, 0), (1, 0), (0, 1), (2, 2)])
 def test_no_more_are_moved_or_dropped_than_allowed(seed: int, moves: int, drops: int) -> None:
@@ -101,6 +142,42 @@ def test_a_search_with_nothing_to_wish_for_stops_at_once() -> None:
     kept = state(made)
     assert Search(made, WIDE).run() == 0
     assert state(made) == kept
+
+
+def ringed() -> Puzzle:
+    """All three have room only if the first two exchange hosts, where neither has room before the other leaves."""
+    one, two, new = (Option(0, (0,), ((0,),), 1, need, 0, False, 1, 0) for need in (5, 6, 5))
+    ground = one_pool([7, 10])
+    kinds = [
+        Kind(1, lambda: dict.fromkeys((0, 1), (one,))),
+        Kind(1, lambda: dict.fromkeys((0, 1), (two,))),
+        Kind(1, lambda: {1: (new,)}),
+    ]
+    homes = Spot(0, one, (0,)), Spot(1, two, (0,))
+    made = Puzzle(kinds, [Piece(0, homes[0]), Piece(1, homes[1]), Piece(2)], ground)
+    for n, home in enumerate(homes):
+        made.put(n, home)
+    made.journal.clear()
+    return made
+
+
+def test_a_circle_is_no_result_though_all_would_have_room() -> None:
+    made = ringed()
+    kept = list(made.at)
+    Search(made, Limits(rounds=40, moves=9, drops=0)).run()
+    assert made.at == kept
+
+
+def test_only_as_many_as_may_move_take_the_seats_of_their_like() -> None:
+    light, heavy = (Option(0, (0,), ((0,),), 1, need, 0, False, 1, 0) for need in (5, 10))
+    ground = one_pool([10, 10])
+    kinds = [Kind(1, lambda: dict.fromkeys((0, 1), (light,))), Kind(8, lambda: {0: (heavy,)})]
+    home = Spot(0, light, (0,))
+    made = Puzzle(kinds, [Piece(0, home), Piece(0, home), Piece(0), Piece(0), Piece(1)], ground)
+    for n, spot in ((2, Spot(1, light, (0,))), (3, Spot(1, light, (0,))), (4, Spot(0, heavy, (0,)))):
+        made.put(n, spot)
+    Permit(made, Limits(rounds=0, moves=1, drops=9)).settle()
+    assert (made.moved, made.dropped) == (1, 1)
 
 
 def test_draws_cover_their_range_and_never_change() -> None:

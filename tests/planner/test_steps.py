@@ -7,34 +7,26 @@ import random
 import pytest
 
 from gridops.planner.draws import Draws
-from gridops.planner.grid import ENDLESS
 from gridops.planner.permit import Limits
-from gridops.planner.pieces import Ground, Kind, Option, Piece
+from gridops.planner.pieces import Kind, Option, Piece
 from gridops.planner.prices import rents
 from gridops.planner.puzzle import Puzzle
 from gridops.planner.ruin import Ruin
 from gridops.planner.search import Search
 from gridops.planner.steps import Steps
-from tests.planner.puzzles import puzzle, state, wrongs
+from tests.planner.puzzles import one_pool, puzzle, state, wrongs
 
 SEEDS = range(30)
 
 
-def scarce(*, large: int = 1, small: int = 1) -> Puzzle:
-    """Two hosts with room for one each: a heavy kind that may only stand on the first, a light one on both."""
-    option = Option(0, (0,), ((0,),), 1, 10, 0, False, 1, 0)
-    ground = Ground(
-        free=[[10], [10]],
-        slack=[[0], [0]],
-        gpu=[[ENDLESS], [ENDLESS]],
-        ram=[-1, -1],
-        slots=[ENDLESS, ENDLESS],
-        disk=[ENDLESS, ENDLESS],
-        counts=[{}, {}],
-        price=[0, 0],
-        held=[0, 0],
-    )
-    kinds = [Kind(8, lambda: {0: (option,)}, 1), Kind(2, lambda: {0: (option,), 1: (option,)}, 1)]
+def scarce(*, large: int = 1, small: int = 1, size: int = 10, room: tuple[int, int] = (10, 10)) -> Puzzle:
+    """Two hosts with room for one each: a heavy kind that may only stand on the first, a light one on both.
+
+    `size`: what one of the heavy kind takes.
+    """
+    option, heavy = (Option(0, (0,), ((0,),), 1, need, 0, False, 1, 0) for need in (10, size))
+    ground = one_pool(room)
+    kinds = [Kind(8, lambda: {0: (heavy,)}, 1), Kind(2, lambda: {0: (option,), 1: (option,)}, 1)]
     return Puzzle(kinds, [Piece(0)] * large + [Piece(1)] * small, ground)
 
 
@@ -73,6 +65,14 @@ def test_room_that_a_heavier_kind_needs_is_dear_to_others() -> None:
 
 def test_room_that_nobody_else_needs_costs_nothing() -> None:
     assert rents(scarce(large=0))[1] == [0, 0]
+
+
+def test_room_that_is_left_over_has_no_price_below_nothing() -> None:
+    assert rents(scarce(large=0, room=(10, 100)))[1] == [0, 0]
+
+
+def test_who_fits_nowhere_makes_no_room_dear() -> None:
+    assert rents(scarce(size=11))[1] == [0, 0]
 
 
 def test_prices_are_the_same_each_time() -> None:
