@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shutil
 import signal
 import subprocess
@@ -183,13 +184,19 @@ def opened(models: Path, hosts: Sequence[str], before: Callable[[Stage], None] =
             token = stage.run("gridops", "host", "invite", host).strip()
             stage.run(
                 *("gridops-agent", "join", token, "--controller", office.url, "--state", str(stage.agent_state(host))),
-                *("--share", "1/4", "--artifacts", str(models), "--no-service", "--no-runtime"),
+                *("--share", "1/4", "--artifacts", str(models), "--no-service", "--no-runtime", "--ports", _ports()),
             )
             office.story.start_agent(host)
             stage.run("gridops", "host", "admit", host)
         stage.commit(f"Admit {' and '.join(hosts)}")
         stage.until("every host is heard", lambda: _heard(office) >= set(hosts))
         yield office
+
+
+def _ports() -> str:
+    """Ports for this worker's engines alone: one that is taken by another test's engine is a start that is repeated."""
+    first = 18_400 + 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return f"{first}-{first + 99}"
 
 
 def _heard(office: Office) -> set[str]:
