@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -423,3 +424,9 @@ def test_a_gain_that_is_not_worth_a_move_uses_what_is_free() -> None:
 def test_what_the_other_loses_by_its_new_start_counts_against_the_gain() -> None:
     made = late_fleet(repack.GAIN_MS * 3, again_ms=repack.GAIN_MS * 5 // 2).plan()
     assert seats(made) == {"new/1": "h1", "old/1": "h0"}
+
+
+@pytest.mark.parametrize(("standing", "most"), [(10, 64), (256, 64), (400, 100), (20_000, 256)])
+def test_so_many_may_lose_their_place_in_one_plan(standing: int, most: int) -> None:
+    """As many as the earlier allocator allowed, more in larger fleets, and never more than a person looks through."""
+    assert room._drops(SimpleNamespace(seats=range(standing))) == most

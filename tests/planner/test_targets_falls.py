@@ -15,7 +15,7 @@ from gridops.model.policy import ActionClass, Risk
 from gridops.model.profile import Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.constants import FORECAST_VALID_MS
-from tests.planner.fleet import NOW, Fleet, running
+from tests.planner.fleet import NOW, Fleet, running, seats
 from tests.planner.test_targets_forecast import MINUTE, at, entry, expect, planned, standing, wanted, wide
 
 
@@ -145,3 +145,12 @@ def test_a_swing_of_demand_moves_nothing_to_and_fro() -> None:
         made_decisions += len(made.to_do)
         fleet = fleet.applied(made, later_ms=MINUTE)
     assert made_decisions == 1
+
+
+def test_what_stands_may_stay_where_a_forecast_does_not_speak_of_it() -> None:
+    """Its demand is unknown, and unknown is no reason to stop anything, for the plan as for the check."""
+    fleet = standing(wide(), forecast=expect(entry(8)))
+    assert fleet.parent is not None
+    before = seats(fleet.parent)
+    assert len(before) > 1
+    assert seats(planned(fleet, expect(entry(1, name="other")))) == before
