@@ -23,6 +23,7 @@ from gridops.controller.rebuild import rebuild
 from gridops.controller.service import Opening, state_dir
 from gridops.controller.start import ground
 from gridops.controller.writer import Writer, open_authority
+from gridops.model.plan import DecisionKind
 from gridops.store.journal import Journal
 from tests.controller.fleet import AUTOMATIC, NOW, RECOMMEND, Desk, FakeClock, Fleet, mode, profile
 
@@ -240,6 +241,24 @@ def test_a_rebuild_adopts_what_automatic_mode_did_after_the_last_document(fleet:
     assert desk.executed() == done
     assert desk.ready() == ["coder/1", "coder/2"]
     desk.controller.close()
+
+
+def test_what_was_applied_after_the_last_document_is_offered_again_and_costs_nothing(fleet: Fleet) -> None:
+    """Nobody is left who knows that people said yes; the engine that runs is taken over by the yes they say again."""
+    fleet.begin()
+    desk = Desk(fleet)
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    done = desk.executed()
+    memory = desk.rebuild()
+    assert memory.targets == ()
+    desk.settle(40)
+    assert [(d.kind, d.replica) for d in desk.proposal().to_do] == [(DecisionKind.PLACE, "coder/1")]
+    desk.apply()
+    desk.settle()
+    assert (desk.ready(), desk.executed()) == (["coder/1"], done)
 
 
 def test_a_rebuilt_controller_plans_nothing_until_the_hosts_it_has_forgotten_had_time_to_speak(fleet: Fleet) -> None:
