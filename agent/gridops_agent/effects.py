@@ -42,11 +42,12 @@ from gridops_agent.core.events import (
     Warn,
 )
 from gridops_agent.core.state import Command, Held
+from gridops_agent.keep.base import FORCE_STEPS, STOP_STEPS, Proof
 from gridops_agent.lanes import Lanes
 from gridops_agent.ledger import Unwritable
 from gridops_agent.memory import Memory
 from gridops_agent.starts import Starts, Tools
-from gridops_agent.supervise import FORCE_STEPS, STOP_STEPS, Proof, tail, trim_log
+from gridops_agent.supervise import tail, trim_log
 
 LOG = logging.getLogger("gridops_agent")
 WATCH_S = 0.5
@@ -252,7 +253,7 @@ class Effects:
         door = self._tools.doors.door(held)
         if door is None or held.handle is None:
             return ""
-        if self._tools.supervisor.prove(held.body, held.handle) is Proof.GONE:
+        if await self._tools.keepers.prove(held.body, held.handle) is Proof.GONE:
             return ""
         engine = self._tools.engines[held.warm.launch.engine]
         busy = await engine.busy(self._tools.http, door)
@@ -270,16 +271,20 @@ class Effects:
                 await self.tell(Ended(body, Outcome.FAILED, codes.WORK_IN_FLIGHT.code, f"{work}; nothing was cut"))
                 return
         steps = FORCE_STEPS if unload.force else STOP_STEPS
-        stopped = await self._tools.supervisor.stop(residency, handle, steps)
+        keepers = self._tools.keepers
+        if handle is not None:
+            stopped = await keepers.stop(residency, handle, steps)
+        else:
+            stopped = await keepers.sweep(residency, held, steps)
         if not stopped.gone:
-            doubt = handle is not None and self._tools.supervisor.prove(residency, handle) is Proof.NOT_OURS
+            doubt = handle is not None and await keepers.prove(residency, handle) is Proof.NOT_OURS
             code = codes.NOT_OURS.code if doubt else codes.RELEASE_STUCK.code
             if held is not None:
                 await self.tell(Stuck(residency, code, stopped.detail))
             await self.tell(Ended(body, Outcome.FAILED, code, stopped.detail))
             return
         if handle is not None:
-            self._tools.supervisor.forget(handle)
+            keepers.forget(handle)
         await self.tell(Ended(body, Outcome.SUCCEEDED))
         self._tools.doors.close(residency)
 
@@ -310,31 +315,30 @@ class Effects:
 
     async def _look_at(self, held: Held) -> None:
         assert held.handle is not None
-        supervisor, body = self._tools.supervisor, held.body
+        keepers, body = self._tools.keepers, held.body
         known = held.code == codes.NOT_OURS.code
-        proof = supervisor.prove(body, held.handle) if known else await supervisor.judge(body, held.handle)
+        proof = await (keepers.prove if known else keepers.judge)(body, held.handle)
         match proof:
             case Proof.OURS:
                 if known:
                     await self.tell_once(Proved(body))
             case Proof.NOT_OURS:
-                detail = f"pid {held.handle.pid} is alive and cannot be proved to be ours: it is not signalled"
-                await self.tell_once(Stuck(body, codes.NOT_OURS.code, detail))
+                await self.tell_once(Stuck(body, codes.NOT_OURS.code, keepers.doubt(held.handle)))
             case Proof.GONE:
                 # What the dead leader started may still hold memory; it carries our cookie, so it can be proved.
-                swept = await supervisor.stop(body, None)
+                swept = await keepers.sweep(body, held)
                 if not swept.gone:
                     await self.tell_once(Stuck(body, codes.RELEASE_STUCK.code, swept.detail))
                     return
                 last = tail(self._tools.doors.folder(body) / "log", 1)
-                why = "; ".join((supervisor.ending(held.handle), *last))
+                why = "; ".join((keepers.ending(held.handle), *last))
                 try:
                     await self.tell_once(Died(body, why))
                 except Unwritable as error:
                     raise Unwritable(
                         f"{held.replica} is dead ({why}), and {error.message}", hints=error.hints
                     ) from error
-                supervisor.forget(held.handle)
+                keepers.forget(held.handle)
 
 
 def _words(refusal: Refusal) -> str:

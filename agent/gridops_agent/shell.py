@@ -38,6 +38,8 @@ from gridops_agent.doors import Doors
 from gridops_agent.effects import Effects, Listeners
 from gridops_agent.engines import engines
 from gridops_agent.front import Front, Route, Table, tls_context
+from gridops_agent.keep.base import Proof
+from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Identity, Ledger, Unwritable
 from gridops_agent.memory import Memory
 from gridops_agent.notify import notify
@@ -45,7 +47,6 @@ from gridops_agent.platform import here
 from gridops_agent.starts import Tools
 from gridops_agent.statefolder import keep_roots, only_one, spare_roots
 from gridops_agent.status import Live, write_live
-from gridops_agent.supervise import Proof, Supervisor
 
 LOG = logging.getLogger("gridops_agent")
 MEASURE_S = 5.0
@@ -63,7 +64,7 @@ class Agent:
         self._version = version
         self._clock = SystemClock()
         self._platform = here()
-        self.supervisor = Supervisor(self._platform, config.state)
+        self.keepers = keepers_of(config)
         self.front = Front()
         self.doors = Doors(config.engines)
         self._engines = engines(config.engine_command)
@@ -108,7 +109,7 @@ class Agent:
         self._artifacts = Artifacts(
             self.config.artifact_folders, self.config.cache, self._ledger.proofs(), self._ledger.keep_proof
         )
-        tools = Tools(self.supervisor, self._engines, self._artifacts, self.doors, self.front, http, self.config.ports)
+        tools = Tools(self.keepers, self._engines, self._artifacts, self.doors, self.front, http, self.config.ports)
         self.effects = Effects(self.memory, tools, Listeners(self.alarms.warn, self._wake.set))
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
         self._stack.push_async_callback(self.beats.close)
@@ -158,12 +159,12 @@ class Agent:
         handle = held.handle
         if handle is None and held.port is not None:
             # It may have been spawned in the very moment before its handle could be recorded: the cookie finds it.
-            handle = self.supervisor.recover(held.body, held.port, self.doors.folder(held.body) / "engine.key")
+            handle = await self.keepers.recover(held, self.doors.folder(held.body) / "engine.key")
         if handle is None:
             return Found(gone=True)
-        proof = await self.supervisor.judge(held.body, handle)
+        proof = await self.keepers.judge(held.body, handle)
         if proof is Proof.NOT_OURS:
-            return Found(gone=False, detail=f"pid {handle.pid} is alive and cannot be proved to be ours")
+            return Found(gone=False, detail=self.keepers.doubt(handle))
         return Found(gone=proof is Proof.GONE, handle=handle if proof is Proof.OURS else None)
 
     async def __aexit__(self, *_: object) -> None:
@@ -261,12 +262,12 @@ class Agent:
     async def _measure(self) -> None:
         held = self.memory.host.held
         handles = {body: h.handle for body, h in held.items() if h.handle is not None}
-        ours = self.supervisor.processes_of(handles)
+        ours = await self.keepers.processes_of(handles)
         seen = await asyncio.to_thread(facts.devices, self._platform, self.config.share, ours)
         await self.effects.tell_once(Measured(seen))
-        for pid, body in self.supervisor.strangers(frozenset(held)):
-            text = f"pid {pid} carries the command {short(body)}, which nobody remembers"
-            self.alarms.warn(codes.STRAY_PROCESS.code, text, about=str(pid))
+        for what, body in await self.keepers.strangers(frozenset(held)):
+            text = f"{what} carries the command {short(body)}, which nobody remembers"
+            self.alarms.warn(codes.STRAY_PROCESS.code, text, about=what)
 
     # --- what others see ------------------------------------------------------------------------------------------
 

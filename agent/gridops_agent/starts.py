@@ -27,8 +27,10 @@ from gridops_agent.core.state import Handle, Held
 from gridops_agent.doors import Doors
 from gridops_agent.engines.base import Door, Engine, Start
 from gridops_agent.front import Front
+from gridops_agent.keep.base import Proof, Spawn
+from gridops_agent.keep.keepers import Keepers
 from gridops_agent.memory import Memory
-from gridops_agent.supervise import Proof, Spawn, Supervisor, tail
+from gridops_agent.supervise import tail
 
 WARM_FLOOR_MS = 60_000
 WARM_FACTOR = 6
@@ -42,7 +44,7 @@ Tell = Callable[[Event], Awaitable[bool]]
 class Tools:
     """What the hands of the agent work with."""
 
-    supervisor: Supervisor
+    keepers: Keepers
     engines: Mapping[EngineName, Engine]
     artifacts: Artifacts
     doors: Doors
@@ -80,7 +82,7 @@ class Starts:
         if held is None or held.handle is not None or held.state is not ResidencyState.WARMING:
             return
         # One body has at most one living process: nothing that carries its cookie may be left from before.
-        swept = await self._tools.supervisor.stop(body, None)
+        swept = await self._tools.keepers.sweep(body, held)
         if not swept.gone:
             await self._tell(Stuck(body, codes.RELEASE_STUCK.code, swept.detail))
             return
@@ -107,7 +109,7 @@ class Starts:
 
     async def _try(self, held: Held) -> StartFailed | None:
         launch = held.warm.launch
-        engine = self._tools.engines[launch.engine]
+        engine, keeper = self._tools.engines[launch.engine], self._tools.keepers.of_launch(launch)
         model = await asyncio.to_thread(self._tools.artifacts.locate, launch.artifact, self._leaving)
         key_file = await asyncio.to_thread(self._tools.doors.key_file, held.body)
         measured = {d.id: d.uuid for d in self._memory.host.measured}
@@ -116,20 +118,22 @@ class Starts:
         for _ in range(PORT_TRIES):
             with self._port(held) as port:
                 start = Start(launch=launch, model=model, port=port, key_file=key_file, gpus=gpus)
+                inside = keeper.inside(start)
                 spawn = Spawn(
                     body=held.body,
-                    argv=await asyncio.to_thread(engine.command, start),
-                    environment=engine.environment(start),
+                    argv=await asyncio.to_thread(engine.command, inside),
+                    environment=engine.environment(inside),
                     folder=self._tools.doors.folder(held.body),
                     port=port,
                     key_file=key_file,
+                    begin=start,
                 )
                 await self._tell_once(Placed(held.body, port))
 
                 async def publish(handle: Handle) -> None:
                     await self._tell_once(Spawned(held.body, handle))
 
-                handle = await self._tools.supervisor.start(spawn, publish)
+                handle = await keeper.start(spawn, publish)
             ended = await self._until_listed(held, handle)
             if ended is None:
                 return None
@@ -145,17 +149,16 @@ class Starts:
         end = loop.time() + patience_ms / 1000
         engine, door = self._tools.engines[held.warm.launch.engine], self._door(held, handle)
         while True:
-            proof = await self._tools.supervisor.judge(body, handle)
+            proof = await self._tools.keepers.judge(body, handle)
             if proof is Proof.NOT_OURS:
-                detail = f"pid {handle.pid} is alive and cannot be proved to be ours: it is not signalled"
-                await self._tell(Stuck(body, codes.NOT_OURS.code, detail))
+                await self._tell(Stuck(body, codes.NOT_OURS.code, self._tools.keepers.doubt(handle)))
                 return None
             if proof is Proof.GONE:
-                return await self._after_end(held, handle, self._tools.supervisor.ending(handle))
+                return await self._after_end(held, handle, self._tools.keepers.ending(handle))
             if await engine.listed(self._tools.http, door):
                 # Only what is still alive after it answered is what answered.
-                if await self._tools.supervisor.judge(body, handle) is Proof.OURS:
-                    await self._tell(Listed(body, self._tools.supervisor.settle(handle)))
+                if await self._tools.keepers.judge(body, handle) is Proof.OURS:
+                    await self._tell(Listed(body, self._tools.keepers.settle(handle)))
                     return None
             elif loop.time() >= end:
                 return await self._after_end(held, handle, f"not ready within {render_ms(patience_ms)}")
@@ -168,11 +171,11 @@ class Starts:
 
     async def _after_end(self, held: Held, handle: Handle, why: str) -> _Ended | None:
         """Leave nothing behind, then say why. What cannot be ended keeps its memory counted."""
-        stopped = await self._tools.supervisor.stop(held.body, handle)
+        stopped = await self._tools.keepers.stop(held.body, handle)
         if not stopped.gone:
             await self._tell(Stuck(held.body, codes.RELEASE_STUCK.code, f"{why}; {stopped.detail}"))
             return None
-        self._tools.supervisor.forget(handle)
+        self._tools.keepers.forget(handle)
         last = tail(self._tools.doors.folder(held.body) / "log", 3)
         return _Ended("; ".join((why, *last)), port_lost=not _free(handle.port))
 

@@ -25,9 +25,10 @@ from gridops.disk.atomic import write_atomic
 from gridops_agent.config import Config
 from gridops_agent.core.report import Readings, inventory
 from gridops_agent.core.state import Held, Host
+from gridops_agent.keep.base import Proof
+from gridops_agent.keep.keepers import Keepers
+from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Ledger
-from gridops_agent.platform import here
-from gridops_agent.supervise import Proof, Supervisor
 
 SCHEMA = "gridops.agent-status/1"
 PROBE_BYTES = 64 << 10
@@ -87,7 +88,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         ledger.close()
     live = _live(config.status) if running else {}
     flights = live.get("in_flight", {})
-    supervisor = Supervisor(here(), config.state)
+    keepers = keepers_of(config)
     absent = "not told: it could leave no note in its state folder" if running else NOT_ASKED
     alarms = [*live.get("alarms", []), *_unwritable(config)]
     if damage and not any(alarm.startswith(codes.LEDGER_DAMAGED.code) for alarm in alarms):
@@ -117,8 +118,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "state_free_bytes": _free_bytes(config.state),
         "alarms": alarms,
         "residencies": [
-            _residency(held, supervisor, flights)
-            for held in sorted(host.held.values(), key=lambda h: (h.replica, h.body))
+            _residency(held, keepers, flights) for held in sorted(host.held.values(), key=lambda h: (h.replica, h.body))
         ],
     }
 
@@ -128,9 +128,9 @@ def _standing(seen: Mapping[str, Any]) -> str:
     return str(seen["state"]) if seen["running"] else "agent not running"
 
 
-def _residency(held: Held, supervisor: Supervisor, flights: Mapping[str, int]) -> dict[str, Any]:
+def _residency(held: Held, keepers: Keepers, flights: Mapping[str, int]) -> dict[str, Any]:
     """A residency as it is now: `state` is proved, `recorded` is what the ledger says."""
-    proof = _proof(held, supervisor)
+    proof = _proof(held, keepers)
     return {
         "replica": held.replica,
         "incarnation": held.body,
@@ -148,16 +148,16 @@ def _residency(held: Held, supervisor: Supervisor, flights: Mapping[str, int]) -
     }
 
 
-def _proof(held: Held, supervisor: Supervisor) -> Proof | None:
+def _proof(held: Held, keepers: Keepers) -> Proof | None:
     """What can be said about its process now; None when it is recorded to have none."""
     if held.handle is None:
         return None
-    proof = supervisor.prove(held.body, held.handle)
+    proof = keepers.look(held.body, held.handle)
     for _ in range(DOUBT_LOOKS):
         if proof is not Proof.NOT_OURS:
             break
         time.sleep(0.05)  # a process shows no environment while it begins and while it ends
-        proof = supervisor.prove(held.body, held.handle)
+        proof = keepers.look(held.body, held.handle)
     return proof
 
 

@@ -16,15 +16,14 @@ from gridops_agent.core.state import Held
 from gridops_agent.doors import Doors
 from gridops_agent.engines import engines
 from gridops_agent.engines.base import Engine
+from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Ledger
-from gridops_agent.platform import here
 from gridops_agent.statefolder import only_one
-from gridops_agent.supervise import Proof, Supervisor
 
 
 async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bool]:
     """One line for each engine, and whether any is left. Raises Busy while an agent runs."""
-    supervisor, doors, known = Supervisor(here(), config.state), Doors(config.engines), engines(config.engine_command)
+    keepers, doors, known = keepers_of(config), Doors(config.engines), engines(config.engine_command)
     lines: list[str] = []
     left = False
     with only_one(config):
@@ -35,24 +34,23 @@ async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bo
             ledger.close()
         async with aiohttp.ClientSession(trust_env=False) as http:
             for held in residencies:
-                if not supervisor.members(held.body, held.handle) and _gone(supervisor, held):
+                if await keepers.absent(held):
                     continue
                 busy = None if force else await _busy(known, http, doors, held)
                 if busy is not None:
                     lines.append(f"{held.replica}  left alone: {busy}")
                     left = True
                     continue
-                stopped = await supervisor.stop(held.body, held.handle)
+                if held.handle is not None:
+                    stopped = await keepers.stop(held.body, held.handle)
+                else:
+                    stopped = await keepers.sweep(held.body, held)
                 lines.append(f"{held.replica}  {'stopped' if stopped.gone else stopped.detail}")
                 left = left or not stopped.gone
-        for pid, body in supervisor.strangers(frozenset(h.body for h in residencies)):
-            lines.append(f"pid {pid}  left alone: it carries the command {short(body)}, which this host does not know")
+        for what, body in await keepers.strangers(frozenset(h.body for h in residencies)):
+            lines.append(f"{what}  left alone: it carries the command {short(body)}, which this host does not know")
             left = True
     return tuple(lines), left
-
-
-def _gone(supervisor: Supervisor, held: Held) -> bool:
-    return held.handle is None or supervisor.prove(held.body, held.handle) is Proof.GONE
 
 
 async def _busy(

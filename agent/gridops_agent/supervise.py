@@ -1,291 +1,50 @@
-"""Starts, proves, adopts and stops engine processes. The only module of the agent that starts a process.
+"""Starts programs: engines, each in a session of its own, and harmless questions. No other module starts a process.
 
-Identity is a cookie in the environment the process was started with, its birth time, and its executable once it has
-been ready. No signal is sent without that proof, and a process that cannot be proved is left alone. Engines live in
-their own session and never die with the agent (no PDEATHSIG), so that a restarted agent can come back and adopt them.
-Called by the effects runner; decides nothing about when a process should run.
+Called by the keeper of child processes, and by whoever asks a tool of the system (`ask`). Decides nothing about when a
+process should run, signals nobody and remembers nobody. An engine never dies with the agent (no PDEATHSIG).
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Mapping
 from pathlib import Path
 
 from gridops.base import limits
 from gridops.base.errors import Failed
-from gridops.base.ids import Digest
-from gridops_agent.core.state import Handle
-from gridops_agent.platform.base import Platform, Process
 
-COOKIE = "GRIDOPS_BODY"
-"""Names the command that started the process. A digest, not a secret."""
-HOME = "GRIDOPS_STATE"
-"""Names the state folder of the agent that started it, so that two agents on one machine never mix theirs."""
 KEPT = ("LD_LIBRARY_PATH", "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "DYLD_LIBRARY_PATH")
-STOP_STEPS = ((signal.SIGTERM, 6.0), (signal.SIGTERM, 3.0), (signal.SIGKILL, 5.0))
-"""llama-server leaves at once on a second TERM; only what ignores both is killed."""
-DOUBT_LOOKS = 40
-FORCE_STEPS = ((signal.SIGTERM, 0.5), (signal.SIGTERM, 2.0), (signal.SIGKILL, 5.0))
-"""For work that people have approved to cut: no time is left for it."""
+ASKED = (*KEPT, "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "XDG_CONFIG_HOME", "DISPLAY", "WAYLAND_DISPLAY")
+"""What a tool of the system needs besides to answer at all."""
+
+Child = subprocess.Popen[bytes]
+"""A process that this run of the agent started: only it can be reaped, and only of it an exit code is known."""
 
 
-class Proof(Enum):
-    """What can be said about the process of a handle."""
-
-    OURS = "ours"
-    GONE = "gone"
-    NOT_OURS = "not ours"
-    """Something lives that cannot be proved to be the process we started."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spawn:
-    """One process to start for one body."""
-
-    body: Digest
-    argv: tuple[str, ...]
-    environment: Mapping[str, str]
-    folder: Path
-    """Working directory; the log lies in it."""
-    port: int
-    key_file: Path
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "log"
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """Whether the whole group is proved gone, and what remains if it is not."""
-
-    gone: bool
-    detail: str = ""
-
-
-class Supervisor:
-    """Processes of one agent. Holds only what a restart can find again: the children it may still reap."""
-
-    def __init__(self, platform: Platform, home: Path) -> None:
-        self._platform = platform
-        self._home = str(home.resolve())
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
-
-    async def start(self, spawn: Spawn, publish: Callable[[Handle], Awaitable[None]]) -> Handle:
-        """Start the process and publish its handle at once. A child that cannot be published is ended again."""
-        child = self._spawn(spawn)
-        seen = self._platform.process(child.pid)
-        if seen is None:
-            code = child.wait()
-            self._children.pop(child.pid, None)
-            raise Failed(f"{spawn.argv[0]} ended at once with {_status(code)}")
-        handle = Handle(
-            pid=child.pid,
-            birth=seen.birth,
-            port=spawn.port,
-            key_file=str(spawn.key_file),
-            executable=self._platform.executable(child.pid),
+def begin(argv: tuple[str, ...], environment: Mapping[str, str], folder: Path, log: Path) -> Child:
+    """Start a program in its own session and process group, its output appended to the log. Raises Failed."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    try:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=written,
+            env=kept | dict(environment),
+            cwd=folder,
+            start_new_session=True,
         )
-        recording = asyncio.ensure_future(publish(handle))
-        try:
-            await asyncio.shield(recording)
-        except asyncio.CancelledError:
-            # The agent is leaving. A process that is recorded stays; the next run adopts it.
-            await asyncio.wait((recording,))
-            if recording.cancelled() or recording.exception() is not None:
-                self._end_unrecorded(child, spawn.body, handle)
-            raise
-        except BaseException:
-            self._end_unrecorded(child, spawn.body, handle)
-            raise
-        await self.judge(spawn.body, handle)
-        return handle
-
-    def _end_unrecorded(self, child: subprocess.Popen[bytes], body: Digest, handle: Handle) -> None:
-        """Nobody would know of this process after a restart: neither it nor what it started may outlive this moment."""
-        now = self._platform.process(handle.pid)
-        if now is not None and now.birth == handle.birth:
-            # Our own child, alive or not yet reaped, and nobody reaps between two lines: the number is still its own.
-            os.killpg(handle.pid, signal.SIGKILL)
-            child.wait()
-        if self._children.get(handle.pid) is child:
-            del self._children[handle.pid]
-        for process in self._carrying(body):
-            self._platform.send(process, signal.SIGKILL)
-
-    def _spawn(self, spawn: Spawn) -> subprocess.Popen[bytes]:
-        environment = {name: os.environ[name] for name in KEPT if name in os.environ}
-        environment |= {"OMP_WAIT_POLICY": "passive", **spawn.environment}
-        environment |= {COOKIE: spawn.body, HOME: self._home}
-        log = os.open(spawn.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        try:
-            child = subprocess.Popen(
-                spawn.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                cwd=spawn.folder,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise Failed(f"{spawn.argv[0]} cannot be started: {error.strerror}") from error
-        finally:
-            os.close(log)
-        self._children[child.pid] = child
-        return child
-
-    def prove(self, body: Digest, handle: Handle) -> Proof:
-        """Is the process of this handle alive and ours? Reaps it if it was our child and has ended."""
-        self._reap(handle.pid)
-        now = self._platform.process(handle.pid)
-        if now is None or now.zombie or now.birth != handle.birth:
-            # Another birth under the same pid is another process: ours is dead, and the number was given away.
-            return Proof.GONE
-        environment = self._platform.environment(handle.pid)
-        if environment is None or environment.get(COOKIE) != body:
-            return Proof.NOT_OURS
-        if handle.settled and self._platform.executable(handle.pid) != handle.executable:
-            return Proof.NOT_OURS
-        return Proof.OURS
-
-    async def judge(self, body: Digest, handle: Handle) -> Proof:
-        """`prove`, and a doubt only if it lasts: a process shows no environment while it begins and while it ends."""
-        for _ in range(DOUBT_LOOKS):
-            proof = self.prove(body, handle)
-            if proof is not Proof.NOT_OURS:
-                return proof
-            await asyncio.sleep(0.05)
-        return self.prove(body, handle)
-
-    def settle(self, handle: Handle) -> Handle:
-        """The handle enriched once the process is ready: a start script has by then become the real program."""
-        return Handle(
-            pid=handle.pid,
-            birth=handle.birth,
-            port=handle.port,
-            key_file=handle.key_file,
-            executable=self._platform.executable(handle.pid),
-            settled=True,
-        )
-
-    def recover(self, body: Digest, port: int, key_file: Path) -> Handle | None:
-        """The handle of a living process that carries a body's cookie; the leader of its session comes first."""
-        carrying = self._carrying(body)
-        for process in sorted(carrying, key=lambda p: (p.pid != p.session, p.pid)):
-            return Handle(
-                pid=process.pid,
-                birth=process.birth,
-                port=port,
-                key_file=str(key_file),
-                executable=self._platform.executable(process.pid),
-            )
-        return None
-
-    def strangers(self, known: frozenset[Digest]) -> tuple[tuple[int, str], ...]:
-        """Living processes that this agent's state folder started for bodies nobody remembers: (pid, body)."""
-        found: list[tuple[int, str]] = []
-        for process in self._platform.processes():
-            environment = {} if process.zombie else self._platform.environment(process.pid) or {}
-            body = environment.get(COOKIE)
-            if body is not None and environment.get(HOME) == self._home and body not in known:
-                found.append((process.pid, body))
-        return tuple(found)
-
-    def members(self, body: Digest, handle: Handle | None) -> tuple[Process, ...]:
-        """Every living process that is proved to belong to a body.
-
-        With a proved leader its whole group and session; without one only those that carry the cookie, since the
-        number of a dead leader's group may have been given to others.
-        """
-        found = {p.pid: p for p in self._carrying(body)}
-        if handle is None:
-            return tuple(found[pid] for pid in sorted(found))
-        living = (p for p in self._platform.processes() if not p.zombie)
-        family = {p.pid: p for p in living if handle.pid in (p.group, p.session)}
-        # Proved after the look: a leader that is alive now has kept its number to itself all the while.
-        if self.prove(body, handle) is Proof.OURS:
-            found |= family
-        return tuple(found[pid] for pid in sorted(found))
-
-    def _carrying(self, body: Digest) -> list[Process]:
-        found: list[Process] = []
-        for process in self._platform.processes():
-            if not process.zombie:
-                environment = self._platform.environment(process.pid)
-                if environment is not None and environment.get(COOKIE) == body:
-                    found.append(process)
-        return found
-
-    async def stop(
-        self, body: Digest, handle: Handle | None, steps: tuple[tuple[int, float], ...] = STOP_STEPS
-    ) -> Stopped:
-        """Gently, then firmly; done when every proved member is gone. Zombies are gone: they hold no memory."""
-        if handle is not None and await self.judge(body, handle) is Proof.NOT_OURS:
-            return Stopped(False, f"pid {handle.pid} is alive and cannot be proved to be ours: it is not signalled")
-        members = self.members(body, handle)
-        for number, patience in steps:
-            for process in members:
-                self._platform.send(process, number)
-            members = await self._wait_gone(members, patience)
-            if not members:
-                # A child started while we were stopping carries the cookie too.
-                members = self.members(body, handle)
-                if not members:
-                    return Stopped(True)
-        pids = ", ".join(str(p.pid) for p in members)
-        return Stopped(False, f"still alive after KILL: pid {pids}")
-
-    async def _wait_gone(self, members: tuple[Process, ...], patience: float) -> tuple[Process, ...]:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + patience
-        while True:
-            members = tuple(p for p in members if self._alive(p))
-            if not members or loop.time() >= end:
-                return members
-            await asyncio.sleep(0.05)
-
-    def _alive(self, process: Process) -> bool:
-        self._reap(process.pid)
-        now = self._platform.process(process.pid)
-        return now is not None and now.birth == process.birth and not now.zombie
-
-    def _reap(self, pid: int) -> None:
-        child = self._children.get(pid)
-        if child is not None:
-            child.poll()
-
-    def ending(self, handle: Handle) -> str:
-        """How the process ended, as far as this agent can know (only its own children tell)."""
-        child = self._children.get(handle.pid)
-        code = child.poll() if child is not None else None
-        return f"pid {handle.pid} ended" + (f" with {_status(code)}" if code is not None else "")
-
-    def forget(self, handle: Handle) -> None:
-        """Drop what is kept about a process that has ended."""
-        child = self._children.get(handle.pid)
-        if child is not None and child.poll() is not None:
-            del self._children[handle.pid]
-
-    def processes_of(self, handles: Mapping[Digest, Handle]) -> tuple[int, ...]:
-        """Every pid in the session or group of a proved process, in one pass: what facts may count as ours."""
-        leaders = {handle.pid for body, handle in handles.items() if self.prove(body, handle) is Proof.OURS}
-        if not leaders:
-            return ()
-        return tuple(
-            p.pid for p in self._platform.processes() if not p.zombie and (p.session in leaders or p.group in leaders)
-        )
+    except OSError as error:
+        raise Failed(f"{argv[0]} cannot be started: {error.strerror}") from error
+    finally:
+        os.close(written)
 
 
 def ask(argv: tuple[str, ...], patience: float = 30.0) -> str:
     """What a program says when it is asked a harmless question (`--help`). Raises Failed when it cannot be run."""
-    environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+    environment = {name: os.environ[name] for name in ASKED if name in os.environ}
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience, env=environment, check=False
@@ -322,12 +81,3 @@ def tail(path: Path, lines: int = 6, reach: int = 16_384) -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(line.strip()[:300] for line in text.splitlines() if line.strip())[-lines:]
-
-
-def _status(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"

@@ -23,9 +23,10 @@ from gridops.base.ids import Digest
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
 from gridops_agent.core.state import Handle, put
+from gridops_agent.keep.base import Proof, Spawn
+from gridops_agent.keep.child import ChildKeeper
 from gridops_agent.platform import here
 from gridops_agent.shell import Agent
-from gridops_agent.supervise import Proof, Spawn, Supervisor
 from tests.agent.site import Site, command, done, held_of, pid_of, receipt, until
 from tests.builders.tiny_gguf import write_tiny_gguf
 
@@ -54,7 +55,7 @@ def take_over(agent: Agent, site: Site, body: Digest, real: bool) -> subprocess.
     """End the engine as a fault would, reap it, and let a stranger have its pid. Nothing else happens meanwhile."""
     handle = held_of(agent, body).handle
     assert handle is not None
-    child = agent.supervisor._children[handle.pid]
+    child = agent.keepers.child._children[handle.pid]
     child.kill()
     child.wait()
     if real:
@@ -85,8 +86,8 @@ async def engines(site: Site, real: bool) -> None:
         handle = held_of(agent, body).handle
         assert handle is not None
         assert handle.pid == others[0].pid
-        assert agent.supervisor.prove(body, handle) is Proof.GONE
-        assert agent.supervisor.members(body, handle) == ()
+        assert agent.keepers.look(body, handle) is Proof.GONE
+        assert agent.keepers.child.members(body, handle) == ()
         await kept_alive(agent, site, body, 1)
         assert pid_of(agent, body) != others[0].pid
         others.append(take_over(agent, site, body, real))
@@ -102,7 +103,7 @@ async def engines(site: Site, real: bool) -> None:
 
 async def unrecorded(folder: Path, real: bool) -> None:
     """The child dies, is reaped and gives its pid away just before the ledger says that it cannot be written."""
-    supervisor, others = Supervisor(here(), folder), []
+    supervisor, others = ChildKeeper(here(), folder), []
 
     async def refuse(handle: Handle) -> None:
         child = supervisor._children[handle.pid]

@@ -57,12 +57,12 @@ from gridops.trust.tls import TlsIdentity, self_signed
 from gridops_agent.config import Config, write_config
 from gridops_agent.core.events import Heard
 from gridops_agent.core.state import Held
+from gridops_agent.keep.child import HOME
 from gridops_agent.ledger import Identity, Ledger
 from gridops_agent.platform import here
 from gridops_agent.platform.base import Process
 from gridops_agent.shell import Agent
 from gridops_agent.statefolder import keep_roots
-from gridops_agent.supervise import HOME
 from tests.builders.tiny_gguf import Made
 
 PERSON = PersonSigner.from_seed(b"p" * 32)

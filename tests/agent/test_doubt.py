@@ -156,7 +156,7 @@ async def test_a_doubt_that_passes_brings_the_residency_back(site: Site, monkeyp
         await agent.effects.settled()  # until the start is over the watch leaves this one alone
         with monkeypatch.context() as blind:
             blind.setattr(Linux, "environment", lambda self, pid: None)
-            blind.setattr("gridops_agent.supervise.DOUBT_LOOKS", 1)
+            blind.setattr("gridops_agent.keep.child.DOUBT_LOOKS", 1)
             await agent.effects.look()
             assert (held_of(agent, warmed).state, held_of(agent, warmed).code) == (ResidencyState.FAILED, "not_ours")
         await agent.effects.look()

@@ -19,8 +19,10 @@ import pytest
 from gridops.base.canon import digest_bytes
 from gridops.base.errors import Failed
 from gridops_agent.core.state import Handle
+from gridops_agent.keep.base import Proof, Spawn
+from gridops_agent.keep.child import COOKIE, ChildKeeper
 from gridops_agent.platform import here
-from gridops_agent.supervise import COOKIE, Proof, Spawn, Supervisor, tail, trim_log
+from gridops_agent.supervise import tail, trim_log
 from tests.agent.site import PATIENCE_S, until
 
 BODY = digest_bytes(b"body" + os.urandom(8))
@@ -31,8 +33,8 @@ SLEEP = (sys.executable, "-Sc", "import time; time.sleep(60)")
 
 
 @pytest.fixture
-def supervisor(tmp_path: Path) -> Supervisor:
-    return Supervisor(here(), tmp_path)
+def supervisor(tmp_path: Path) -> ChildKeeper:
+    return ChildKeeper(here(), tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +50,7 @@ async def keep(handle: Handle) -> None:
     return None
 
 
-async def start(supervisor: Supervisor, folder: Path, *argv: str, **environment: str) -> Handle:
+async def start(supervisor: ChildKeeper, folder: Path, *argv: str, **environment: str) -> Handle:
     spawn = Spawn(BODY, argv or SLEEP, environment, folder, 18_300, folder / "engine.key")
     return await supervisor.start(spawn, keep)
 
@@ -77,25 +79,25 @@ async def until_file(path: Path) -> str:
 
 
 async def test_a_process_is_proved_by_cookie_and_birth_and_ended_by_term(
-    supervisor: Supervisor, tmp_path: Path
+    supervisor: ChildKeeper, tmp_path: Path
 ) -> None:
     handle = await start(supervisor, tmp_path)
-    assert supervisor.prove(BODY, handle) is Proof.OURS
-    assert supervisor.prove(OTHER, handle) is Proof.NOT_OURS, "another command's process"
+    assert supervisor.look(BODY, handle) is Proof.OURS
+    assert supervisor.look(OTHER, handle) is Proof.NOT_OURS, "another command's process"
     assert (await supervisor.stop(BODY, handle)).gone
-    assert supervisor.prove(BODY, handle) is Proof.GONE
+    assert supervisor.look(BODY, handle) is Proof.GONE
     assert "SIGTERM" in supervisor.ending(handle)
 
 
 async def test_a_reused_pid_is_a_dead_engine_and_a_stranger_who_is_left_alone(
-    supervisor: Supervisor, tmp_path: Path
+    supervisor: ChildKeeper, tmp_path: Path
 ) -> None:
     stranger = subprocess.Popen(SLEEP)
     try:
         born = here().process(stranger.pid)
         assert born is not None
         reused = Handle(pid=stranger.pid, birth="boot:1", port=1, key_file="", executable=sys.executable, settled=True)
-        assert supervisor.prove(BODY, reused) is Proof.GONE
+        assert supervisor.look(BODY, reused) is Proof.GONE
         assert (await supervisor.stop(BODY, reused, QUICK)).gone
         assert stranger.poll() is None
     finally:
@@ -103,13 +105,13 @@ async def test_a_reused_pid_is_a_dead_engine_and_a_stranger_who_is_left_alone(
         stranger.wait()
 
 
-async def test_a_living_process_without_the_cookie_is_never_signalled(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_a_living_process_without_the_cookie_is_never_signalled(supervisor: ChildKeeper, tmp_path: Path) -> None:
     stranger = subprocess.Popen(SLEEP, start_new_session=True)
     try:
         born = here().process(stranger.pid)
         assert born is not None
         handle = Handle(pid=stranger.pid, birth=born.birth, port=1, key_file="")
-        assert supervisor.prove(BODY, handle) is Proof.NOT_OURS
+        assert supervisor.look(BODY, handle) is Proof.NOT_OURS
         stopped = await supervisor.stop(BODY, handle, QUICK)
         assert not stopped.gone
         assert "cannot be proved" in stopped.detail
@@ -120,18 +122,18 @@ async def test_a_living_process_without_the_cookie_is_never_signalled(supervisor
 
 
 async def test_another_executable_under_the_same_pid_is_doubted_once_it_was_ready(
-    supervisor: Supervisor, tmp_path: Path
+    supervisor: ChildKeeper, tmp_path: Path
 ) -> None:
     handle = await start(supervisor, tmp_path)
     assert handle.executable == os.path.realpath(sys.executable)
     elsewhere = replace(handle, executable="/usr/bin/elsewhere")
-    assert supervisor.prove(BODY, elsewhere) is Proof.OURS, "before it is ready a start script may still be running"
-    assert supervisor.prove(BODY, replace(elsewhere, settled=True)) is Proof.NOT_OURS
+    assert supervisor.look(BODY, elsewhere) is Proof.OURS, "before it is ready a start script may still be running"
+    assert supervisor.look(BODY, replace(elsewhere, settled=True)) is Proof.NOT_OURS
     assert supervisor.settle(elsewhere) == replace(handle, settled=True)
     assert (await supervisor.stop(BODY, handle, QUICK)).gone
 
 
-async def test_what_ignores_term_is_killed_and_so_is_its_whole_group(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_what_ignores_term_is_killed_and_so_is_its_whole_group(supervisor: ChildKeeper, tmp_path: Path) -> None:
     argv = script(
         tmp_path,
         """
@@ -154,7 +156,7 @@ async def test_what_ignores_term_is_killed_and_so_is_its_whole_group(supervisor:
         assert now is None or now.zombie, f"{pid} lives"
 
 
-async def test_orphans_of_a_killed_leader_are_found_by_their_cookie(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_orphans_of_a_killed_leader_are_found_by_their_cookie(supervisor: ChildKeeper, tmp_path: Path) -> None:
     argv = script(
         tmp_path,
         """
@@ -167,7 +169,7 @@ async def test_orphans_of_a_killed_leader_are_found_by_their_cookie(supervisor: 
     handle = await start(supervisor, tmp_path, *argv)
     orphan = int(await until_file(tmp_path / "pids"))
     os.kill(handle.pid, signal.SIGKILL)
-    await until(lambda: supervisor.prove(BODY, handle) is Proof.GONE, "the end of the leader")
+    await until(lambda: supervisor.look(BODY, handle) is Proof.GONE, "the end of the leader")
     assert [p.pid for p in supervisor.members(BODY, handle)] == [orphan]
     assert (await supervisor.stop(BODY, handle, QUICK)).gone
     now = here().process(orphan)
@@ -176,9 +178,9 @@ async def test_orphans_of_a_killed_leader_are_found_by_their_cookie(supervisor: 
 
 async def test_a_zombie_that_nobody_reaps_counts_as_gone(tmp_path: Path) -> None:
     """PID 1 of a container may reap nothing, and an adopted engine is not our child."""
-    started = Supervisor(here(), tmp_path)
+    started = ChildKeeper(here(), tmp_path)
     handle = await start(started, tmp_path)
-    adopted = Supervisor(here(), tmp_path)
+    adopted = ChildKeeper(here(), tmp_path)
     os.kill(handle.pid, signal.SIGKILL)
 
     def dead() -> bool:
@@ -186,13 +188,13 @@ async def test_a_zombie_that_nobody_reaps_counts_as_gone(tmp_path: Path) -> None
         return seen is not None and seen.zombie
 
     await until(dead, "a zombie")
-    assert adopted.prove(BODY, handle) is Proof.GONE
+    assert adopted.look(BODY, handle) is Proof.GONE
     assert (await adopted.stop(BODY, handle, QUICK)).gone
-    assert started.prove(BODY, handle) is Proof.GONE
+    assert started.look(BODY, handle) is Proof.GONE
     assert here().process(handle.pid) is None, "its parent reaps it"
 
 
-async def test_a_child_that_cannot_be_recorded_is_ended_at_once(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_a_child_that_cannot_be_recorded_is_ended_at_once(supervisor: ChildKeeper, tmp_path: Path) -> None:
     seen: list[Handle] = []
 
     async def refuse(handle: Handle) -> None:
@@ -206,18 +208,20 @@ async def test_a_child_that_cannot_be_recorded_is_ended_at_once(supervisor: Supe
 
 
 async def test_a_process_spawned_but_not_recorded_is_found_again_by_its_cookie(tmp_path: Path) -> None:
-    started = Supervisor(here(), tmp_path)
+    started = ChildKeeper(here(), tmp_path)
     handle = await start(started, tmp_path)
-    again = Supervisor(here(), tmp_path).recover(BODY, 18_300, tmp_path / "engine.key")
+    again = await ChildKeeper(here(), tmp_path).recover(BODY, 18_300, tmp_path / "engine.key")
     assert again == handle
-    assert Supervisor(here(), tmp_path).strangers(frozenset()) == ((handle.pid, BODY),)
-    assert Supervisor(here(), tmp_path).strangers(frozenset({BODY})) == ()
-    assert Supervisor(here(), tmp_path / "other").strangers(frozenset()) == (), "another agent's process is not ours"
+    assert await ChildKeeper(here(), tmp_path).strangers(frozenset()) == ((f"pid {handle.pid}", BODY),)
+    assert await ChildKeeper(here(), tmp_path).strangers(frozenset({BODY})) == ()
+    assert await ChildKeeper(here(), tmp_path / "other").strangers(frozenset()) == (), (
+        "another agent's process is not ours"
+    )
     assert (await started.stop(BODY, handle, QUICK)).gone
 
 
 async def test_an_engine_gets_a_small_environment_and_no_open_file_of_ours(
-    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    supervisor: ChildKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/cuda/lib")
     monkeypatch.setenv("A_SECRET", "x")
@@ -233,7 +237,7 @@ async def test_an_engine_gets_a_small_environment_and_no_open_file_of_ours(
     assert (await supervisor.stop(BODY, handle, QUICK)).gone
 
 
-async def test_a_program_that_is_not_there_is_an_ordinary_failure(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_a_program_that_is_not_there_is_an_ordinary_failure(supervisor: ChildKeeper, tmp_path: Path) -> None:
     with pytest.raises(Failed, match="cannot be started: No such file"):
         await start(supervisor, tmp_path, "/nowhere/llama-server")
 

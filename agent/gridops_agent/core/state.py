@@ -28,15 +28,21 @@ HOST = DeviceId("")
 
 @record
 class Handle:
-    """One engine process: what proves its identity, and where it listens."""
+    """One engine: what proves its identity, and where it listens."""
 
     pid: int
     birth: str
+    """With the pid, or with `name`, what tells this life of it from every other."""
     port: int
     key_file: str
+    """Empty where the engine asks its callers for no key."""
     executable: str | None = None
     settled: bool = False
     """True once it has been ready: from then on the executable must match too."""
+    keeper: str = "child"
+    """Which way of keeping it knows it: `child`, `container`, `unit`, `service`."""
+    name: str | None = None
+    """What its keeper calls it: a container's id, a unit's name. A child has none."""
 
 
 @record

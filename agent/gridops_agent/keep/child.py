@@ -1,0 +1,242 @@
+"""Keeps engines as child processes: starts, proves, adopts and stops them.
+
+Identity is a cookie in the environment the process was started with, its birth time, and its executable once it has
+been ready. No signal is sent without that proof, and a process that cannot be proved is left alone. Engines live in
+their own session and never die with the agent (no PDEATHSIG), so that a restarted agent can come back and adopt them.
+Called by the effects runner; decides nothing about when a process should run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from gridops.base.errors import Failed
+from gridops.base.ids import Digest
+from gridops_agent.core.state import Handle
+from gridops_agent.engines.base import Start
+from gridops_agent.keep.base import STOP_STEPS, Proof, Publish, Spawn, Steps, Stopped
+from gridops_agent.platform.base import Platform, Process
+from gridops_agent.supervise import Child, begin
+
+COOKIE = "GRIDOPS_BODY"
+"""Names the command that started the process. A digest, not a secret."""
+HOME = "GRIDOPS_STATE"
+"""Names the state folder of the agent that started it, so that two agents on one machine never mix theirs."""
+DOUBT_LOOKS = 40
+
+
+class ChildKeeper:
+    """Processes of one agent. Holds only what a restart can find again: the children it may still reap."""
+
+    kind = "child"
+
+    def __init__(self, platform: Platform, home: Path) -> None:
+        self._platform = platform
+        self._home = str(home.resolve())
+        self._children: dict[int, Child] = {}
+
+    def inside(self, start: Start) -> Start:
+        """A child sees this host as the agent does."""
+        return start
+
+    async def start(self, spawn: Spawn, publish: Publish) -> Handle:
+        """Start the process and publish its handle at once. A child that cannot be published is ended again."""
+        child = self._spawn(spawn)
+        seen = self._platform.process(child.pid)
+        if seen is None:
+            code = child.wait()
+            self._children.pop(child.pid, None)
+            raise Failed(f"{spawn.argv[0]} ended at once with {_status(code)}")
+        handle = Handle(
+            pid=child.pid,
+            birth=seen.birth,
+            port=spawn.port,
+            key_file=str(spawn.key_file),
+            executable=self._platform.executable(child.pid),
+        )
+        recording = asyncio.ensure_future(publish(handle))
+        try:
+            await asyncio.shield(recording)
+        except asyncio.CancelledError:
+            # The agent is leaving. A process that is recorded stays; the next run adopts it.
+            await asyncio.wait((recording,))
+            if recording.cancelled() or recording.exception() is not None:
+                self._end_unrecorded(child, spawn.body, handle)
+            raise
+        except BaseException:
+            self._end_unrecorded(child, spawn.body, handle)
+            raise
+        await self.judge(spawn.body, handle)
+        return handle
+
+    def _end_unrecorded(self, child: Child, body: Digest, handle: Handle) -> None:
+        """Nobody would know of this process after a restart: neither it nor what it started may outlive this moment."""
+        now = self._platform.process(handle.pid)
+        if now is not None and now.birth == handle.birth:
+            # Our own child, alive or not yet reaped, and nobody reaps between two lines: the number is still its own.
+            os.killpg(handle.pid, signal.SIGKILL)
+            child.wait()
+        if self._children.get(handle.pid) is child:
+            del self._children[handle.pid]
+        for process in self._carrying(body):
+            self._platform.send(process, signal.SIGKILL)
+
+    def _spawn(self, spawn: Spawn) -> Child:
+        told = {"OMP_WAIT_POLICY": "passive", **spawn.environment, COOKIE: spawn.body, HOME: self._home}
+        child = begin(spawn.argv, told, spawn.folder, spawn.log)
+        self._children[child.pid] = child
+        return child
+
+    def look(self, body: Digest, handle: Handle) -> Proof:
+        """Is the process of this handle alive and ours? Reaps it if it was our child and has ended."""
+        self._reap(handle.pid)
+        now = self._platform.process(handle.pid)
+        if now is None or now.zombie or now.birth != handle.birth:
+            # Another birth under the same pid is another process: ours is dead, and the number was given away.
+            return Proof.GONE
+        environment = self._platform.environment(handle.pid)
+        if environment is None or environment.get(COOKIE) != body:
+            return Proof.NOT_OURS
+        if handle.settled and self._platform.executable(handle.pid) != handle.executable:
+            return Proof.NOT_OURS
+        return Proof.OURS
+
+    async def prove(self, body: Digest, handle: Handle) -> Proof:
+        """A look reads three small files: it needs no thread."""
+        return self.look(body, handle)
+
+    async def judge(self, body: Digest, handle: Handle) -> Proof:
+        """`prove`, and a doubt only if it lasts: a process shows no environment while it begins and while it ends."""
+        for _ in range(DOUBT_LOOKS):
+            proof = self.look(body, handle)
+            if proof is not Proof.NOT_OURS:
+                return proof
+            await asyncio.sleep(0.05)
+        return self.look(body, handle)
+
+    def settle(self, handle: Handle) -> Handle:
+        """The handle enriched once the process is ready: a start script has by then become the real program."""
+        return replace(handle, executable=self._platform.executable(handle.pid), settled=True)
+
+    async def recover(self, body: Digest, port: int, key_file: Path) -> Handle | None:
+        """The handle of a living process that carries a body's cookie; the leader of its session comes first."""
+        carrying = self._carrying(body)
+        for process in sorted(carrying, key=lambda p: (p.pid != p.session, p.pid)):
+            return Handle(
+                pid=process.pid,
+                birth=process.birth,
+                port=port,
+                key_file=str(key_file),
+                executable=self._platform.executable(process.pid),
+            )
+        return None
+
+    async def strangers(self, known: frozenset[Digest]) -> tuple[tuple[str, str], ...]:
+        """Living processes that this agent's state folder started for bodies nobody remembers."""
+        found: list[tuple[str, str]] = []
+        for process in self._platform.processes():
+            environment = {} if process.zombie else self._platform.environment(process.pid) or {}
+            body = environment.get(COOKIE)
+            if body is not None and environment.get(HOME) == self._home and body not in known:
+                found.append((f"pid {process.pid}", body))
+        return tuple(found)
+
+    def members(self, body: Digest, handle: Handle | None) -> tuple[Process, ...]:
+        """Every living process that is proved to belong to a body.
+
+        With a proved leader its whole group and session; without one only those that carry the cookie, since the
+        number of a dead leader's group may have been given to others.
+        """
+        found = {p.pid: p for p in self._carrying(body)}
+        if handle is None:
+            return tuple(found[pid] for pid in sorted(found))
+        living = (p for p in self._platform.processes() if not p.zombie)
+        family = {p.pid: p for p in living if handle.pid in (p.group, p.session)}
+        # Proved after the look: a leader that is alive now has kept its number to itself all the while.
+        if self.look(body, handle) is Proof.OURS:
+            found |= family
+        return tuple(found[pid] for pid in sorted(found))
+
+    def _carrying(self, body: Digest) -> list[Process]:
+        found: list[Process] = []
+        for process in self._platform.processes():
+            if not process.zombie:
+                environment = self._platform.environment(process.pid)
+                if environment is not None and environment.get(COOKIE) == body:
+                    found.append(process)
+        return found
+
+    async def stop(self, body: Digest, handle: Handle | None, steps: Steps = STOP_STEPS) -> Stopped:
+        """Gently, then firmly; done when every proved member is gone. Zombies are gone: they hold no memory."""
+        if handle is not None and await self.judge(body, handle) is Proof.NOT_OURS:
+            return Stopped(False, f"pid {handle.pid} is alive and cannot be proved to be ours: it is not signalled")
+        members = self.members(body, handle)
+        for number, patience in steps:
+            for process in members:
+                self._platform.send(process, number)
+            members = await self._wait_gone(members, patience)
+            if not members:
+                # A child started while we were stopping carries the cookie too.
+                members = self.members(body, handle)
+                if not members:
+                    return Stopped(True)
+        pids = ", ".join(str(p.pid) for p in members)
+        return Stopped(False, f"still alive after KILL: pid {pids}")
+
+    async def _wait_gone(self, members: tuple[Process, ...], patience: float) -> tuple[Process, ...]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + patience
+        while True:
+            members = tuple(p for p in members if self._alive(p))
+            if not members or loop.time() >= end:
+                return members
+            await asyncio.sleep(0.05)
+
+    def _alive(self, process: Process) -> bool:
+        self._reap(process.pid)
+        now = self._platform.process(process.pid)
+        return now is not None and now.birth == process.birth and not now.zombie
+
+    def _reap(self, pid: int) -> None:
+        child = self._children.get(pid)
+        if child is not None:
+            child.poll()
+
+    def ending(self, handle: Handle) -> str:
+        """How the process ended, as far as this agent can know (only its own children tell)."""
+        child = self._children.get(handle.pid)
+        code = child.poll() if child is not None else None
+        return f"pid {handle.pid} ended" + (f" with {_status(code)}" if code is not None else "")
+
+    def forget(self, handle: Handle) -> None:
+        """Drop what is kept about a process that has ended."""
+        child = self._children.get(handle.pid)
+        if child is not None and child.poll() is not None:
+            del self._children[handle.pid]
+
+    async def pids(self, body: Digest, handle: Handle) -> tuple[int, ...]:
+        """The session and the group of a proved process."""
+        return self.processes_of({body: handle})
+
+    def processes_of(self, handles: Mapping[Digest, Handle]) -> tuple[int, ...]:
+        """Every pid in the session or group of a proved process, in one pass over all processes."""
+        leaders = {handle.pid for body, handle in handles.items() if self.look(body, handle) is Proof.OURS}
+        if not leaders:
+            return ()
+        return tuple(
+            p.pid for p in self._platform.processes() if not p.zombie and (p.session in leaders or p.group in leaders)
+        )
+
+
+def _status(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
