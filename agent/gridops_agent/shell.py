@@ -32,6 +32,7 @@ from gridops_agent.client import NOT_ADMITTED
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
 from gridops_agent.core.events import Found, Measured, Resumed, StateChanged
+from gridops_agent.core.protection import Verdict
 from gridops_agent.core.report import Readings
 from gridops_agent.core.state import Held, Host
 from gridops_agent.doors import Doors
@@ -147,7 +148,9 @@ class Agent:
         if damage is not None:
             self.beats.deaf = True
             self.alarms.warn(codes.LEDGER_DAMAGED.code, f"{damage.why}; set aside as {damage.aside}")
-            await self.effects.tell(StateChanged(HostState.UNHEALTHY, (f"{codes.LEDGER_DAMAGED.code}: {damage.why}",)))
+            await self.effects.tell(
+                StateChanged(Verdict(HostState.UNHEALTHY, (f"{codes.LEDGER_DAMAGED.code}: {damage.why}",)))
+            )
         with contextlib.suppress(Unwritable):
             await self._measure()
         found = {body: await self._look_for(held) for body, held in self.memory.host.held.items()}

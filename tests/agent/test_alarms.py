@@ -13,6 +13,7 @@ from gridops.base.errors import Refusal
 from gridops.model.snapshot import HostState
 from gridops_agent.alarms import KEPT_S, Alarms
 from gridops_agent.core.events import StateChanged
+from gridops_agent.core.protection import Verdict
 from gridops_agent.ledger import Ledger, Unwritable
 from tests.agent.site import Site
 
@@ -78,7 +79,7 @@ async def test_a_ledger_that_can_be_written_again_is_no_alarm_even_if_nothing_ne
         with monkeypatch.context() as full:
             full.setattr(Ledger, "_transact", on_full_disk)
             full.setattr("gridops_agent.effects.LEDGER_RETRY_S", 60)
-            telling = asyncio.ensure_future(agent.effects.tell(StateChanged(HostState.PAUSED, ("smoke",))))
+            telling = asyncio.ensure_future(agent.effects.tell(StateChanged(Verdict(HostState.PAUSED, ("smoke",)))))
             async with asyncio.timeout(10):
                 while not agent.alarms.now():
                     await asyncio.sleep(0.01)

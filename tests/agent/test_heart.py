@@ -46,6 +46,7 @@ from gridops_agent.core.events import (
     Warn,
 )
 from gridops_agent.core.heart import step
+from gridops_agent.core.protection import Verdict
 from gridops_agent.core.report import Readings, heartbeat
 from gridops_agent.core.state import Handle, Host
 from tests.protocol import build as b
@@ -114,7 +115,7 @@ class Story:
 
     def restart(self, **found: Found) -> tuple[Effect, ...]:
         """The agent comes back with what its ledger says."""
-        self.host = replace(self.host, boot="b2", measured=(), state=HostState.ACCEPTING)
+        self.host = replace(self.host, boot="b2", measured=(), verdict=Verdict())
         self.tell(Measured(DEVICES))
         everything = {body: found.get("all", Found(gone=True)) for body in self.host.held}
         return self.tell(Resumed(MappingProxyType(everything)))
@@ -244,7 +245,7 @@ def test_what_is_planned_counts_until_it_is_proved_gone_even_when_it_failed(stor
 @pytest.mark.parametrize("state", [s for s in HostState if s not in (HostState.ACCEPTING, HostState.THROTTLED)])
 def test_a_host_that_protects_itself_takes_nothing_new_and_still_lets_go(story: Story, state: HostState) -> None:
     ready = story.ready()
-    story.tell(StateChanged(state, ("hot",)))
+    story.tell(StateChanged(Verdict(state, ("hot",))))
     for action in (b.load(2), b.warm(2)):
         body = story.issue(action)
         story.tell(Began(body))
@@ -329,7 +330,7 @@ def test_generations_rise_with_change_and_not_with_readings_or_keep_alive(story:
     assert counts() == (5, 4, 2), "a capacity"
     story.tell(Measured((DEVICES[1],)))
     assert counts() == (6, 4, 3), "a device went"
-    story.tell(StateChanged(HostState.THROTTLED, ()))
+    story.tell(StateChanged(Verdict(HostState.THROTTLED)))
     assert counts() == (7, 4, 3)
     story.restart()
     assert counts()[1] == 4, "a restart of the agent with the same devices changes nothing on them"

@@ -26,6 +26,7 @@ from gridops.trust.secret import Secret
 from gridops_agent import joining
 from gridops_agent.config import Config
 from gridops_agent.core import local
+from gridops_agent.core.protection import Verdict
 from gridops_agent.core.report import Readings, heartbeat
 from gridops_agent.core.state import Command, Held, Host
 from tests.protocol import build as b
@@ -84,8 +85,7 @@ def full(count: int, detail: str = "x" * 2_000, devices: int = 8) -> Host:
         receipts=new_receipts(b.FLEET, b.HOST, b.HOST_KEY),
         held=MappingProxyType(held),
         measured=tuple(device(n) for n in range(limits.DEVICES_PER_HOST)),
-        state=HostState.UNHEALTHY,
-        reasons=("ledger_damaged: " + "r" * 500,),
+        verdict=Verdict(HostState.UNHEALTHY, ("ledger_damaged: " + "r" * 500,)),
     )
 
 
@@ -141,7 +141,7 @@ def test_a_host_takes_in_no_residency_that_it_could_not_show() -> None:
     command = Command(body=b.body(action=b.warm()), term=b.TERM, accepted_ms=b.NOW)
     roomy = (DeviceReport(id=DeviceId("gpu0"), kind=DeviceKind.GPU, total_bytes=1 << 60),)
     for count, refused in ((limits.RESIDENCIES_PER_HOST - 1, False), (limits.RESIDENCIES_PER_HOST, True)):
-        host = replace(full(count), state=HostState.ACCEPTING, reasons=(), measured=roomy)
+        host = replace(full(count), verdict=Verdict(), measured=roomy)
         no = local.objection(host, command, b.NOW)
         assert (no is not None) is refused, no
         if no is not None:

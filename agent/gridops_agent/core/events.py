@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gridops.base.ids import Digest
-from gridops.model.snapshot import DeviceReport, HostState
+from gridops.model.snapshot import DeviceReport
 from gridops.protocol.messages import Directive, Outcome
+from gridops_agent.core.protection import Verdict
 from gridops_agent.core.state import Handle
 
 
@@ -128,8 +129,7 @@ class Measured:
 class StateChanged:
     """The host's own decision about itself."""
 
-    state: HostState
-    reasons: tuple[str, ...]
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)

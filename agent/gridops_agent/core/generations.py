@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gridops.base.ids import DeviceId
-from gridops.model.snapshot import DeviceReport, HostState
+from gridops.model.snapshot import DeviceReport
+from gridops_agent.core.protection import Verdict
 from gridops_agent.core.state import HOST, Count, Host, put
 
 
@@ -40,7 +41,7 @@ def capacity(host: Host, devices: tuple[DeviceReport, ...]) -> Host:
     return replace(host, counts=counts)
 
 
-def host_state(host: Host, state: HostState, reasons: tuple[str, ...]) -> Host:
+def host_state(host: Host, verdict: Verdict) -> Host:
     """The host's own word about itself."""
-    moved = replace(host, state=state, reasons=reasons)
-    return moved if state is host.state else touch(moved, ())
+    moved = replace(host, verdict=verdict)
+    return moved if verdict.state is host.state else touch(moved, ())

@@ -76,7 +76,7 @@ def _answer(host: Host, event: Event, now_ms: int) -> tuple[Host, tuple[Effect, 
         case Measured():
             return capacity(host, event.devices), ()
         case StateChanged():
-            return host_state(host, event.state, event.reasons), ()
+            return host_state(host, event.verdict), ()
         case Resumed():
             return lives.resumed(host, event, now_ms)
         case _:

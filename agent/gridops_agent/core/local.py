@@ -12,7 +12,7 @@ from gridops.base.ids import DeviceId, Digest
 from gridops.base.units import PPM, render_bytes, render_ms
 from gridops.model.action import Drain, Load, Operate, Unload, Warm
 from gridops.model.fleet import DeviceKind
-from gridops.model.snapshot import HostState, ResidencyState
+from gridops.model.snapshot import ResidencyState
 from gridops_agent.core.state import Command, Host
 
 No = tuple[str, str]
@@ -43,7 +43,7 @@ def objection(host: Host, command: Command, now_ms: int) -> No | None:
 
 
 def _accepts(host: Host) -> No | None:
-    if host.state in (HostState.ACCEPTING, HostState.THROTTLED):
+    if host.verdict.admits:
         return None
     reasons = f": {'; '.join(host.reasons)}" if host.reasons else ""
     return codes.HOST_STATE.code, f"this host is {host.state}{reasons}"

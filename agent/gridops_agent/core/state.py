@@ -18,6 +18,7 @@ from gridops.protocol.fence import Fence
 from gridops.protocol.messages import Body, GatewayKey, Term
 from gridops.protocol.receipts import Receipts
 from gridops.trust.root import RootChain
+from gridops_agent.core.protection import Verdict
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -132,7 +133,7 @@ def _none() -> Mapping[K, V]:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Everything a host knows. `boot`, `measured`, `state` and `reasons` are of this run; the rest is durable."""
+    """Everything a host knows. `boot`, `measured` and `verdict` are of this run; the rest is durable."""
 
     boot: str
     """Random id of this run of the agent."""
@@ -147,8 +148,16 @@ class Host:
     held: Mapping[Digest, Held] = field(default_factory=_none)
     counts: Mapping[DeviceId, Count] = field(default_factory=_none)
     measured: tuple[DeviceReport, ...] = ()
-    state: HostState = HostState.ACCEPTING
-    reasons: tuple[str, ...] = ()
+    verdict: Verdict = field(default_factory=Verdict)
+    """What protection decided last."""
+
+    @property
+    def state(self) -> HostState:
+        return self.verdict.state
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return self.verdict.reasons
 
     def generation(self, device: DeviceId = HOST) -> int:
         """The generation of a device, or of the host itself."""
