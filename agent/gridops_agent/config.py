@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from typing import Any
 from gridops.base.errors import BadSetup
 from gridops.base.ids import Digest, HostId, is_digest, is_name
 from gridops.disk.atomic import write_atomic
+from gridops_agent.keep.ways import Ways, read_ways, ways_lines
 
 DEFAULT_PORTS = (18300, 18399)
 DEFAULT_FRONT = "127.0.0.1:0"
 _KEYS = frozenset(
     {"controller", "host", "fleet", "artifact_folders", "share", "ports", "front", "secrets_folder", "engine_command"}
+    | {"engines", "units", "container_socket"}
 )
 
 
@@ -42,6 +44,8 @@ class Config:
     secrets_folder: Path | None = None
     engine_command: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By engine: the program to use instead of what is found on PATH."""
+    ways: Ways = field(default_factory=Ways)
+    """How the other engines are run: as containers, as units, as loopback services."""
 
     @property
     def file(self) -> Path:
@@ -126,9 +130,7 @@ def _config(state: Path, raw: Mapping[str, Any]) -> Config:
     if not is_name(host) or not is_digest(fleet):
         raise ValueError("`host` must be a name and `fleet` a digest; both are written by join")
     folders = raw.get("artifact_folders", [])
-    commands = raw.get("engine_command", {})
-    if not isinstance(commands, dict):
-        raise ValueError('`engine_command` must be a table, such as {"llama.cpp" = ["/opt/llama/llama-server"]}')
+    ways = read_ways(raw)
     secrets = raw.get("secrets_folder")
     return Config(
         state=state,
@@ -140,7 +142,8 @@ def _config(state: Path, raw: Mapping[str, Any]) -> Config:
         ports=_ports(raw.get("ports", list(DEFAULT_PORTS))),
         front=check_front(_text(raw, "front", DEFAULT_FRONT)),
         secrets_folder=Path(secrets) if isinstance(secrets, str) else None,
-        engine_command={name: tuple(_texts(words, "engine_command")) for name, words in sorted(commands.items())},
+        engine_command=ways.commands,
+        ways=replace(ways, commands={}),
     )
 
 
@@ -158,10 +161,7 @@ def write_config(config: Config) -> None:
     ]
     if config.secrets_folder is not None:
         lines.append(f"secrets_folder = {_quoted(str(config.secrets_folder))}")
-    if config.engine_command:
-        lines.append("[engine_command]")
-        for name, words in sorted(config.engine_command.items()):
-            lines.append(f"{_quoted(name)} = [{', '.join(_quoted(word) for word in words)}]")
+    lines += ways_lines(replace(config.ways, commands=config.engine_command))
     write_atomic(config.file, ("\n".join(lines) + "\n").encode())
 
 
