@@ -37,7 +37,7 @@ class Doors:
         key = self._keys.get(path)
         if key is None:
             key = self._keys[path] = read_secret(path).decode("ascii")
-        return Door(port=held.handle.port, key=key, alias=held.warm.launch.profile)
+        return Door(port=held.handle.port, key=key, alias=held.warm.launch.profile, launch=held.warm.launch)
 
     def close(self, body: Digest) -> None:
         """The residency is gone: its key is of no use any more. The log stays for a while."""

@@ -25,7 +25,7 @@ from gridops_agent.artifacts import Artifacts, TakenBack
 from gridops_agent.core.events import Event, Listed, Placed, Spawned, StartFailed, Stuck
 from gridops_agent.core.state import Handle, Held
 from gridops_agent.doors import Doors
-from gridops_agent.engines.base import Door, Engine, Start
+from gridops_agent.engines.base import Door, Engine, EngineSilent, Start
 from gridops_agent.front import Front
 from gridops_agent.keep.base import Proof, Spawn
 from gridops_agent.keep.keepers import Keepers
@@ -114,10 +114,11 @@ class Starts:
         key_file = await asyncio.to_thread(self._tools.doors.key_file, held.body)
         measured = {d.id: d.uuid for d in self._memory.host.measured}
         gpus = tuple(uuid for device in held.warm.devices if (uuid := measured.get(device)))
+        shares = held.warm.shares or ()
         why = "no port was tried"
         for _ in range(PORT_TRIES):
             with self._port(held) as port:
-                start = Start(launch=launch, model=model, port=port, key_file=key_file, gpus=gpus)
+                start = Start(launch=launch, model=model, port=port, key_file=key_file, gpus=gpus, shares=shares)
                 inside = keeper.inside(start)
                 spawn = Spawn(
                     body=held.body,
@@ -155,12 +156,15 @@ class Starts:
                 return None
             if proof is Proof.GONE:
                 return await self._after_end(held, handle, self._tools.keepers.ending(handle))
-            if await engine.listed(self._tools.http, door):
-                # Only what is still alive after it answered is what answered.
-                if await self._tools.keepers.judge(body, handle) is Proof.OURS:
-                    await self._tell(Listed(body, self._tools.keepers.settle(handle)))
-                    return None
-            elif loop.time() >= end:
+            listed = await engine.listed(self._tools.http, door)
+            differs = await _differs(engine, self._tools.http, door) if listed else None
+            if differs:
+                return await self._after_end(held, handle, f"not as launched: {differs}")
+            # Only what is still alive after it answered is what answered.
+            if differs == "" and await self._tools.keepers.judge(body, handle) is Proof.OURS:
+                await self._tell(Listed(body, self._tools.keepers.settle(handle)))
+                return None
+            if loop.time() >= end:
                 return await self._after_end(held, handle, f"not ready within {render_ms(patience_ms)}")
             await asyncio.sleep(_POLL_S)
 
@@ -194,6 +198,14 @@ class Starts:
                     self._taken.discard(port)
                 return
         raise Refusal(codes.PORT_TAKEN.code, f"no port between {first} and {last} is free on 127.0.0.1")
+
+
+async def _differs(engine: Engine, http: aiohttp.ClientSession, door: Door) -> str | None:
+    """How it differs from its launch; empty when by nothing, None when it cannot be asked at the moment."""
+    try:
+        return await engine.contradiction(http, door) or ""
+    except EngineSilent:
+        return None
 
 
 def _free(port: int) -> bool:

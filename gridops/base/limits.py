@@ -101,6 +101,8 @@ SNAPSHOTS_KEPT = 2
 
 # Agent
 ENGINE_LOG_BYTES = 8 << 20
+ENGINE_ANSWER_BYTES = 4 << 20
+"""What an engine may say to one question of its adapter; more is no answer."""
 FRONT_IN_FLIGHT = 1_024
 """Requests at the front at one time: those whose bodies still arrive and those that engines work on."""
 FRONT_ARRIVING = 256

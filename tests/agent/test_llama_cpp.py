@@ -20,7 +20,7 @@ from tests.protocol.build import warm
 LAUNCH = replace(warm().launch, context=4096, lanes=2)
 ALL = " ".join(
     ["--model --alias --host --port --ctx-size --parallel --api-key-file --slots --metrics --sse-ping-interval --fit"]
-    + ["--cache-ram --no-webui"]
+    + ["--cache-ram --no-webui --device"]
     + [flag.name for flag in FLAGS.values()]
 )
 
@@ -48,6 +48,7 @@ def test_the_command_line_leaves_no_choice_to_the_engine_and_holds_no_secret() -
         *("--model", "/m/a.gguf", "--alias", "coder", "--host", "127.0.0.1", "--port", "18300"),
         *("--ctx-size", "4096", "--parallel", "2", "--api-key-file", "/k", "--slots", "--metrics"),
         *("--sse-ping-interval", "1", "--no-webui", "--fit", "off", "--cache-ram", "0"),
+        *("--check-tensors", "--device", "none"),
     ]
 
 
@@ -66,7 +67,7 @@ def test_the_command_line_leaves_no_choice_to_the_engine_and_holds_no_secret() -
     ],
 )
 def test_portable_arguments_become_flags_in_a_stable_order(args: dict[str, str], expected: list[str]) -> None:
-    assert words(given(**args))[23:] == expected
+    assert words(given(**args))[26:] == expected
 
 
 def test_an_argument_of_the_config_outranks_our_own_choice() -> None:

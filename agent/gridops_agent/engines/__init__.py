@@ -1,15 +1,20 @@
-"""Engines: one module each behind `base.Engine`; nothing here knows of another. Registering one is one line."""
+"""Engines: one module each behind `base.Engine` or `base.Service`; none knows of another. Adding one is one line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from gridops.base.ids import EngineName
-from gridops_agent.engines.base import Engine
+from gridops_agent.engines.base import Engine, Service
 from gridops_agent.engines.llama_cpp import LlamaCpp
 
 
 def engines(commands: Mapping[str, tuple[str, ...]]) -> Mapping[EngineName, Engine]:
-    """All engines this agent can drive, by the name configs use. `commands` are overrides from agent.toml."""
+    """All engines this agent can start, by the name configs use. `commands` are overrides from agent.toml."""
     found: tuple[Engine, ...] = (LlamaCpp(commands.get("llama.cpp", ())),)
     return {engine.name: engine for engine in found}
+
+
+def services(addresses: Mapping[str, str]) -> Mapping[EngineName, Service]:
+    """The loopback services that agent.toml names (`[engines.ollama] service = "http://127.0.0.1:11434"`)."""
+    return {}

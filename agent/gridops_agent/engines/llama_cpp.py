@@ -1,8 +1,10 @@
 """llama.cpp: `llama-server` where it is on PATH, else our own child around `xllamacpp` with the same command line.
 
 Arguments have portable names; one table maps them to flags. Flags differ between builds, so the binary is asked once
-(`--help`) which ones it knows. What would let the engine choose for itself (fitting its context to free memory, a
-prompt cache in host RAM that no footprint counts) is switched off: a plan leaves no choice to execution but the port.
+(`--help`, `--list-devices`) which ones it knows and which devices it was built for. What would let the engine choose
+for itself (fitting its context to free memory, a prompt cache in host RAM that no footprint counts) is switched off,
+and once it lists its model it is asked whether it runs with the lanes and the context of the plan: a plan leaves no
+choice to execution but the port. A server in router mode loads and evicts by itself, so it is never started.
 """
 
 from __future__ import annotations
@@ -14,100 +16,50 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import aiohttp
 
 from gridops.base.codes import refusals
-from gridops.base.errors import Refusal
+from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import EngineName
 from gridops.model.fleet import Runtime
 from gridops.model.plan import Launch
-from gridops_agent.engines.base import Door, Start
+from gridops_agent.engines import flags
+from gridops_agent.engines.asking import ask as question
+from gridops_agent.engines.asking import gauge, models
+from gridops_agent.engines.base import Abilities, Door, EngineSilent, Start
+from gridops_agent.engines.llama_flags import FLAGS, NEEDED, ROUTER, WISHED
 from gridops_agent.supervise import ask
 
 _WRAPPER = Path(__file__).with_name("xll_server.py")
-_PROBE = aiohttp.ClientTimeout(total=2)
-
-
-@dataclass(frozen=True, slots=True)
-class _Flag:
-    """One engine argument: its flag, and how its value reads; an empty form means that nothing is passed."""
-
-    name: str
-    form: Callable[[str], tuple[str, ...] | None]
-    """Words after the flag (none: a bare flag); None when the value is not allowed. `OMIT` leaves the flag out."""
-
-
-OMIT = ("\0",)
-
-
-def _number(low: int, high: int) -> Callable[[str], tuple[str, ...] | None]:
-    def form(value: str) -> tuple[str, ...] | None:
-        fits = re.fullmatch(r"-?\d{1,9}", value) is not None and low <= int(value) <= high
-        return (value,) if fits else None
-
-    return form
-
-
-def _choice(**words: str) -> Callable[[str], tuple[str, ...] | None]:
-    return lambda value: (words[value],) if value in words else None
-
-
-def _switch(value: str) -> tuple[str, ...] | None:
-    return () if value == "true" else OMIT if value == "false" else None
-
-
-def _switch_off(value: str) -> tuple[str, ...] | None:
-    return () if value == "false" else OMIT if value == "true" else None
-
-
-def _ratios(value: str) -> tuple[str, ...] | None:
-    return (value,) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?(,\d{1,6}(\.\d{1,6})?){0,63}", value) else None
-
-
-def _word(value: str) -> tuple[str, ...] | None:
-    return (value,) if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", value) else None
-
-
-_KV = _choice(**{w: w for w in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")})
-FLAGS: Mapping[str, _Flag] = {
-    "batch": _Flag("--batch-size", _number(1, 1 << 20)),
-    "cache_ram_mib": _Flag("--cache-ram", _number(0, 1 << 20)),
-    "cache_type_k": _Flag("--cache-type-k", _KV),
-    "cache_type_v": _Flag("--cache-type-v", _KV),
-    "chat_template": _Flag("--chat-template", _word),
-    "check_tensors": _Flag("--check-tensors", _switch),
-    "embeddings": _Flag("--embeddings", _switch),
-    "flash_attn": _Flag("--flash-attn", _choice(true="on", false="off", on="on", off="off", auto="auto")),
-    "gpu_layers": _Flag("--n-gpu-layers", _number(-1, 100_000)),
-    "jinja": _Flag("--jinja", _switch),
-    "main_gpu": _Flag("--main-gpu", _number(0, 63)),
-    "pooling": _Flag("--pooling", _choice(none="none", mean="mean", cls="cls", last="last", rank="rank")),
-    "reasoning_format": _Flag("--reasoning-format", _word),
-    "split_mode": _Flag("--split-mode", _choice(none="none", layer="layer", row="row")),
-    "tensor_split": _Flag("--tensor-split", _ratios),
-    "threads": _Flag("--threads", _number(1, 4096)),
-    "threads_batch": _Flag("--threads-batch", _number(1, 4096)),
-    "ubatch": _Flag("--ubatch-size", _number(1, 1 << 20)),
-    "warmup": _Flag("--no-warmup", _switch_off),
-}
-"""Portable names to flags. A name that is not here is refused, never passed on."""
-
-_NEEDED = (
-    *("--model", "--alias", "--host", "--port", "--ctx-size", "--parallel"),
-    *("--api-key-file", "--slots", "--metrics"),
-)
-_WISHED = (("--sse-ping-interval", "1"), ("--no-webui",), ("--fit", "off"), ("--cache-ram", "0"))
+_IN_IMAGE = ("/app/llama-server",)
+_EMBED_PATIENCE = aiohttp.ClientTimeout(total=20)
+_PAD = 256
+"""llama.cpp rounds each lane's context up to a multiple of this."""
+_BACKENDS = {"CUDA": "cuda", "HIP": "rocm", "MTL": "metal", "METAL": "metal", "ROCM": "rocm", "VULKAN": "vulkan"}
+"""How `--list-devices` names a device, without its number, to the word of fleet files."""
+_VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "ROCR_VISIBLE_DEVICES"}
+T = TypeVar("T")
 
 
 class LlamaCpp:
     """The llama.cpp adapter."""
 
+    abilities = Abilities(
+        formats=frozenset({"gguf"}),
+        modalities=frozenset({"text", "embedding"}),
+        keyed=True,
+        counts_work=True,
+        takes_share=False,
+        shards=True,
+        drains_on_term=False,
+    )
+
     def __init__(self, command: tuple[str, ...] = ()) -> None:
         self._override = command
-        self._known: dict[tuple[str, ...], frozenset[str]] = {}
+        self._told: dict[tuple[str, tuple[str, ...]], Any] = {}
 
     @property
     def name(self) -> EngineName:
@@ -124,9 +76,11 @@ class LlamaCpp:
         return None
 
     def runtimes(self) -> tuple[Runtime, ...]:
-        if self._program() is None:
+        program = self._program()
+        if program is None:
             return ()
-        return (Runtime(engine=self.name, backend="cpu"),)
+        built = {"cpu", *self._asked("devices", program, self._devices)}
+        return tuple(Runtime(engine=self.name, backend=backend) for backend in sorted(built))
 
     def problem(self) -> str | None:
         if self._program() is None or not sys.platform.startswith("linux"):
@@ -138,22 +92,30 @@ class LlamaCpp:
         return None
 
     def objection(self, launch: Launch) -> str | None:
-        if launch.artifact.format != "gguf":
+        if launch.artifact.format not in self.abilities.formats:
             return f"llama.cpp reads gguf files, not {launch.artifact.format}"
-        for arg in launch.args:
-            flag = FLAGS.get(arg.name)
-            if flag is None:
-                return f"llama.cpp has no argument `{arg.name}`; known are {', '.join(sorted(FLAGS))}"
-            if flag.form(arg.value) is None:
-                return f"llama.cpp cannot use `{arg.value}` for the argument `{arg.name}`"
-        return None
+        router = sorted(word for word in self._override if word.partition("=")[0] in ROUTER)
+        if router:
+            return (
+                f"the command of llama.cpp in agent.toml starts a router ({router[0]}), which loads and evicts "
+                "models by itself; take that out, or run it as an external engine"
+            )
+        return flags.objection("llama.cpp", FLAGS, launch)
+
+    # --- the command line -----------------------------------------------------------------------------------------
 
     def command(self, start: Start) -> tuple[str, ...]:
-        program = self._program()
+        program = _IN_IMAGE if start.image else self._program()
         if program is None:
             raise Refusal(refusals.NO_RUNTIME.code, "neither llama-server nor xllamacpp is installed on this host")
-        known = self._flags(program)
-        missing = [flag for flag in _NEEDED if flag not in known]
+        # What an image knows is not asked: a build that lacks a flag ends at once and says which one.
+        known = None if start.image else self._asked("flags", program, self._flags)
+        if start.launch.backend in _VISIBLE and not start.gpus:
+            raise Refusal(
+                refusals.NO_RUNTIME.code,
+                f"none of the plan's devices is known by a UUID here, so {start.launch.backend} cannot be held to them",
+            )
+        missing = [flag for flag in NEEDED if known is not None and flag not in known]
         if missing:
             raise Refusal(
                 refusals.NO_RUNTIME.code, f"{program[-1]} does not know {', '.join(missing)}: it is too old for gridops"
@@ -161,59 +123,112 @@ class LlamaCpp:
         words = [
             *program,
             *("--model", str(start.model), "--alias", start.alias),
-            *("--host", "127.0.0.1", "--port", str(start.port)),
+            *("--host", start.host, "--port", str(start.port)),
             *("--ctx-size", str(start.launch.context), "--parallel", str(start.launch.lanes)),
             *("--api-key-file", str(start.key_file), "--slots", "--metrics"),
         ]
         given = {FLAGS[arg.name].name for arg in start.launch.args}
-        for wish in _WISHED:
-            if wish[0] in known and wish[0] not in given:
+        for wish in (*WISHED, *_placement(start)):
+            if (known is None or wish[0] in known) and wish[0] not in given:
                 words += wish
         for arg in sorted(start.launch.args, key=lambda a: a.name):
             words += self._argument(arg.name, arg.value, known)
         return tuple(words)
 
-    def _argument(self, name: str, value: str, known: frozenset[str]) -> tuple[str, ...]:
+    def _argument(self, name: str, value: str, known: frozenset[str] | None) -> tuple[str, ...]:
         flag = FLAGS[name]
         form = flag.form(value)
-        if form is None or flag.name not in known:
+        if form is None or (known is not None and flag.name not in known):
             raise Refusal(refusals.BAD_ARGUMENT.code, f"this build of llama.cpp cannot honour `{name}: {value}`")
-        return () if form == OMIT else (flag.name, *form)
+        return () if form == flags.OMIT else (flag.name, *form)
+
+    def _asked(self, what: str, program: tuple[str, ...], find: Callable[[tuple[str, ...]], T]) -> T:
+        """What a program says about itself; asked once per program file."""
+        stamp = tuple(f"{word}@{os.stat(word).st_mtime_ns}" if os.path.exists(word) else word for word in program)
+        if (what, stamp) not in self._told:
+            self._told[what, stamp] = find(program)
+        found: T = self._told[what, stamp]
+        return found
 
     def _flags(self, program: tuple[str, ...]) -> frozenset[str]:
-        """The long flags that a program names in its help; asked once per program file."""
-        stamp = tuple(f"{word}@{os.stat(word).st_mtime_ns}" if os.path.exists(word) else word for word in program)
-        known = self._known.get(stamp)
-        if known is None:
-            text = ask((*program, "--help"))
-            known = self._known[stamp] = frozenset(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
-        return known
+        """The long flags that a program names in its help."""
+        return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", ask((*program, "--help"))))
+
+    def _devices(self, program: tuple[str, ...]) -> frozenset[str]:
+        """The backends of the devices that a program finds: lines such as `CUDA0: NVIDIA H200 (143771 MiB, ...)`."""
+        try:
+            if "--list-devices" not in self._asked("flags", program, self._flags):
+                return frozenset()
+            text = ask((*program, "--list-devices"))
+        except Failed:  # it cannot be run at all; its start will say so
+            return frozenset()
+        names = re.findall(r"^\s*([A-Za-z]+)\d+:\s", text, re.MULTILINE)
+        return frozenset(_BACKENDS[name.upper()] for name in names if name.upper() in _BACKENDS)
 
     def environment(self, start: Start) -> Mapping[str, str]:
-        return {"CUDA_VISIBLE_DEVICES": ",".join(start.gpus)}
+        seen = _VISIBLE.get(start.launch.backend)
+        nothing = dict.fromkeys(_VISIBLE.values(), "")
+        return nothing | ({seen: ",".join(start.gpus)} if seen is not None else {})
+
+    def companions(self) -> tuple[Path, ...]:
+        return ()
+
+    # --- questions ------------------------------------------------------------------------------------------------
 
     async def listed(self, http: aiohttp.ClientSession, door: Door) -> bool:
-        try:
-            async with http.get(f"{door.url}/health", timeout=_PROBE) as answer:
-                if answer.status != 200:
-                    return False
-            async with http.get(f"{door.url}/v1/models", headers=door.headers, timeout=_PROBE) as answer:
-                if answer.status != 200:
-                    return False
-                models = await answer.json()
-        except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
+        health = await question(http, f"{door.url}/health")
+        if health is None or health.status != 200:
             return False
-        rows = models.get("data", ()) if isinstance(models, dict) else ()
-        return any(isinstance(row, dict) and row.get("id") == door.alias for row in rows)
+        return any(row.get("id") == door.alias for row in await models(http, door.url, door.headers))
 
     async def busy(self, http: aiohttp.ClientSession, door: Door) -> int | None:
-        try:
-            async with http.get(f"{door.url}/slots", headers=door.headers, timeout=_PROBE) as answer:
-                if answer.status != 200:
-                    return None
-                slots = await answer.json()
-        except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
+        slots = await self._slots(http, door)
+        if slots is None:
             return None
-        if not isinstance(slots, list):
+        working = sum(1 for slot in slots if slot.get("is_processing"))
+        page = await question(http, f"{door.url}/metrics", door.headers)
+        waiting = gauge(page.text, "llamacpp:requests_deferred") if page is not None and page.status == 200 else None
+        return working + waiting if waiting is not None else None
+
+    async def _slots(self, http: aiohttp.ClientSession, door: Door) -> list[dict[str, Any]] | None:
+        said = await question(http, f"{door.url}/slots", door.headers)
+        rows = said.json if said is not None and said.status == 200 else None
+        return rows if isinstance(rows, list) and all(isinstance(row, dict) for row in rows) else None
+
+    async def contradiction(self, http: aiohttp.ClientSession, door: Door) -> str | None:
+        launch = door.launch
+        if launch is None:
             return None
-        return sum(1 for slot in slots if isinstance(slot, dict) and slot.get("is_processing"))
+        if any("status" in row for row in await models(http, door.url, door.headers)):
+            return "it is a router, which loads and evicts models by itself"
+        slots = await self._slots(http, door)
+        if slots is None:
+            raise EngineSilent
+        if len(slots) != launch.lanes:
+            return f"it runs with {len(slots)} lanes instead of {launch.lanes}"
+        sizes = [slot.get("n_ctx") for slot in slots]
+        least = launch.context // launch.lanes
+        if not all(isinstance(size, int) and least <= size < least + _PAD for size in sizes):
+            return f"its lanes hold {sizes[0]} tokens of context instead of {least} each"
+        args = {arg.name: arg.value for arg in launch.args}
+        if args.get("embeddings") == "true" and args.get("pooling") not in ("none", "rank"):
+            return await _embeds(http, door)
+        return None
+
+
+def _placement(start: Start) -> tuple[tuple[str, ...], ...]:
+    """Everything on the devices of the plan, and nothing on any other, unless the config says how much."""
+    if start.launch.backend == "cpu":
+        return (("--device", "none"),)
+    return (("--n-gpu-layers", "999"),)
+
+
+async def _embeds(http: aiohttp.ClientSession, door: Door) -> str | None:
+    """A server that lists a model and does not make vectors of it is not ready for embeddings."""
+    asked = {"model": door.alias, "input": "ready"}
+    said = await question(http, f"{door.url}/v1/embeddings", door.headers, asked, _EMBED_PATIENCE)
+    if said is None:
+        raise EngineSilent
+    rows = said.json.get("data") if said.status == 200 and isinstance(said.json, dict) else None
+    vector = rows[0].get("embedding") if isinstance(rows, list) and rows and isinstance(rows[0], dict) else None
+    return None if isinstance(vector, list) and vector else f"it makes no embeddings (HTTP {said.status})"

@@ -1,0 +1,78 @@
+"""Questions to engines over loopback HTTP: one answer or None, never an exception, always in bounded time and size.
+
+Used by every adapter. What an engine says is somebody else's text: it is read up to a bound, and a wrong shape is the
+same as no answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from gridops.base import limits
+
+PATIENCE = aiohttp.ClientTimeout(total=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One answer: its status, and its text as far as it was read."""
+
+    status: int
+    text: str
+
+    @property
+    def json(self) -> Any:
+        """The text as JSON; None when it is none."""
+        try:
+            return json.loads(self.text)
+        except (ValueError, RecursionError):
+            return None
+
+
+async def ask(
+    http: aiohttp.ClientSession,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    send: Any = None,
+    patience: aiohttp.ClientTimeout = PATIENCE,
+) -> Said | None:
+    """GET, or POST when there is something to send. None: nobody answered in time."""
+    method = "GET" if send is None else "POST"
+    try:
+        async with http.request(
+            method, url, headers=headers, json=send, timeout=patience, allow_redirects=False
+        ) as answer:
+            raw = bytearray()
+            async for chunk in answer.content.iter_chunked(1 << 16):
+                raw += chunk
+                if len(raw) > limits.ENGINE_ANSWER_BYTES:
+                    return None
+            return Said(answer.status, raw.decode("utf-8", "replace"))
+    except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
+        return None
+
+
+async def models(http: aiohttp.ClientSession, url: str, headers: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
+    """The rows of an OpenAI model list; none when it cannot be had."""
+    said = await ask(http, f"{url}/v1/models", headers)
+    found = said.json if said is not None and said.status == 200 else None
+    rows = found.get("data") if isinstance(found, dict) else None
+    return tuple(row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+
+
+def gauge(text: str, name: str) -> int | None:
+    """The sum of one metric over its labels, from a Prometheus page; None when the page does not hold it."""
+    pattern = rf"^{re.escape(name)}(?:\{{[^\n]*\}})?[ \t]+([0-9.eE+-]{{1,32}})"
+    total, seen = 0.0, False
+    for found in re.finditer(pattern, text, re.MULTILINE):
+        try:
+            total, seen = total + float(found.group(1)), True
+        except ValueError:
+            return None
+    return round(total) if seen and 0 <= total < 1e9 else None
