@@ -243,7 +243,7 @@ async def test_an_engine_that_is_too_old_for_us_is_named(site: Site) -> None:
 async def test_an_engine_that_does_not_answer_is_not_taken_for_idle(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridops_agent.engines.llama_cpp._PROBE", aiohttp.ClientTimeout(total=0.3))
+    monkeypatch.setattr("gridops_agent.engines.asking.PATIENCE", aiohttp.ClientTimeout(total=0.3))
     async with site.agent() as agent:
         warmed = await command(agent, site, site.warm())
         await receipt(agent, warmed)

@@ -40,9 +40,10 @@ async def ask(
     url: str,
     headers: Mapping[str, str] | None = None,
     send: Any = None,
-    patience: aiohttp.ClientTimeout = PATIENCE,
+    patience: aiohttp.ClientTimeout | None = None,
 ) -> Said | None:
     """GET, or POST when there is something to send. None: nobody answered in time."""
+    patience = patience or PATIENCE
     method = "GET" if send is None else "POST"
     try:
         async with http.request(
