@@ -34,7 +34,7 @@ class Doors:
         if held.handle is None:
             return None
         path = held.handle.key_file
-        key = self._keys.get(path)
+        key = self._keys.get(path) if path else ""
         if key is None:
             key = self._keys[path] = read_secret(path).decode("ascii")
         return Door(port=held.handle.port, key=key, alias=held.warm.launch.profile, launch=held.warm.launch)

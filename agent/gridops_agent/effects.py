@@ -18,6 +18,7 @@ from gridops.base.codes import refusals as codes
 from gridops.base.errors import GridopsError, Refusal
 from gridops.base.ids import Digest
 from gridops.model.action import Drain, Load, Unload, Warm
+from gridops.model.fleet import Runtime
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
 from gridops_agent.artifacts import TakenBack
@@ -171,11 +172,11 @@ class Effects:
         action = command.body.action
         if not isinstance(action, Warm):
             return None
-        engine = self._tools.engines.get(action.launch.engine)
-        if engine is None or action.launch.backend not in {r.backend for r in engine.runtimes()}:
-            wanted = f"{action.launch.engine} for {action.launch.backend}"
-            return codes.NO_RUNTIME.code, f"this host has no runtime of {wanted}"
-        words = engine.objection(action.launch)
+        adapter = self._tools.adapter(action.launch.engine)
+        wanted = Runtime(engine=action.launch.engine, backend=action.launch.backend)
+        if adapter is None or wanted not in self._tools.runtimes():
+            return codes.NO_RUNTIME.code, f"this host has no runtime of {wanted.engine} for {wanted.backend}"
+        words = adapter.objection(action.launch)
         return (codes.BAD_ARGUMENT.code, words) if words is not None else None
 
     async def _act(self, body: Digest, command: Command) -> None:
@@ -255,8 +256,8 @@ class Effects:
             return ""
         if await self._tools.keepers.prove(held.body, held.handle) is Proof.GONE:
             return ""
-        engine = self._tools.engines[held.warm.launch.engine]
-        busy = await engine.busy(self._tools.http, door)
+        adapter = self._tools.adapter(held.warm.launch.engine)
+        busy = await adapter.busy(self._tools.http, door) if adapter is not None else None
         if busy is None:
             return "the engine does not say whether it is idle"
         return f"{busy} generations are running by the engine's own count" if busy else ""

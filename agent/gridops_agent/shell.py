@@ -37,7 +37,7 @@ from gridops_agent.core.report import Readings
 from gridops_agent.core.state import Held, Host
 from gridops_agent.doors import Doors
 from gridops_agent.effects import Effects, Listeners
-from gridops_agent.engines import engines
+from gridops_agent.engines import engines, services
 from gridops_agent.front import Front, Route, Table, tls_context
 from gridops_agent.keep.base import Proof
 from gridops_agent.keep.setup import keepers_of
@@ -69,6 +69,7 @@ class Agent:
         self.front = Front()
         self.doors = Doors(config.engines)
         self._engines = engines(config.engine_command)
+        self._services = services(config.ways.services)
         self.alarms = Alarms(lambda: self._clock.monotonic_ms() / 1000)
         self._wake = asyncio.Event()
         self._talk = "not yet asked"
@@ -92,8 +93,8 @@ class Agent:
     async def _open(self) -> None:
         with contextlib.suppress(OSError):
             self.config.status.unlink(missing_ok=True)  # what an earlier run said is not what this one says
-        for engine in self._engines.values():
-            problem = engine.problem()
+        for name, engine in self._engines.items():
+            problem = engine.problem() if name not in self.config.ways.images else None
             if problem is not None:
                 raise BadSetup(problem)
         signer = MachineSigner.from_seed(read_secret(self.config.seed))
@@ -110,7 +111,9 @@ class Agent:
         self._artifacts = Artifacts(
             self.config.artifact_folders, self.config.cache, self._ledger.proofs(), self._ledger.keep_proof
         )
-        tools = Tools(self.keepers, self._engines, self._artifacts, self.doors, self.front, http, self.config.ports)
+        self._stack.push_async_callback(self.keepers.close)
+        known = (self._engines, self._services)
+        tools = Tools(self.keepers, *known, self._artifacts, self.doors, self.front, http, self.config.ports)
         self.effects = Effects(self.memory, tools, Listeners(self.alarms.warn, self._wake.set))
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
         self._stack.push_async_callback(self.beats.close)
@@ -265,6 +268,7 @@ class Agent:
     async def _measure(self) -> None:
         held = self.memory.host.held
         handles = {body: h.handle for body, h in held.items() if h.handle is not None}
+        await self.keepers.refresh()
         ours = await self.keepers.processes_of(handles)
         seen = await asyncio.to_thread(facts.devices, self._platform, self.config.share, ours)
         await self.effects.tell_once(Measured(seen))
@@ -305,7 +309,7 @@ class Agent:
         if self._ledger.writable:
             self.alarms.over(codes.LEDGER_UNWRITABLE.code)
         return Readings(
-            runtimes=tuple(r for name in sorted(self._engines) for r in self._engines[name].runtimes()),
+            runtimes=self.keepers.runtimes(self._engines),
             cached=self._artifacts.cached(),
             disk_free_bytes=facts.disk_free_bytes(self.config.cache),
             endpoint=self._endpoint,

@@ -12,6 +12,7 @@ import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Event as Flag
 
 import aiohttp
@@ -20,14 +21,15 @@ from gridops.base.codes import refusals as codes
 from gridops.base.errors import EdgeError, Refusal
 from gridops.base.ids import Digest, EngineName
 from gridops.base.units import render_ms
+from gridops.model.fleet import Runtime
 from gridops.model.snapshot import ResidencyState
 from gridops_agent.artifacts import Artifacts, TakenBack
 from gridops_agent.core.events import Event, Listed, Placed, Spawned, StartFailed, Stuck
 from gridops_agent.core.state import Handle, Held
 from gridops_agent.doors import Doors
-from gridops_agent.engines.base import Door, Engine, EngineSilent, Start
+from gridops_agent.engines.base import Adapter, Door, Engine, EngineSilent, Service, Start
 from gridops_agent.front import Front
-from gridops_agent.keep.base import Proof, Spawn
+from gridops_agent.keep.base import Keeper, Place, PortLost, Proof, Publish, Spawn
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.memory import Memory
 from gridops_agent.supervise import tail
@@ -46,11 +48,20 @@ class Tools:
 
     keepers: Keepers
     engines: Mapping[EngineName, Engine]
+    services: Mapping[EngineName, Service]
     artifacts: Artifacts
     doors: Doors
     front: Front
     http: aiohttp.ClientSession
     ports: tuple[int, int]
+
+    def adapter(self, name: EngineName) -> Adapter | None:
+        """What knows an engine, whether we start it or not."""
+        return self.engines.get(name) or self.services.get(name)
+
+    def runtimes(self) -> tuple[Runtime, ...]:
+        """What this host can run."""
+        return self.keepers.runtimes(self.engines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +120,17 @@ class Starts:
 
     async def _try(self, held: Held) -> StartFailed | None:
         launch = held.warm.launch
-        engine, keeper = self._tools.engines[launch.engine], self._tools.keepers.of_launch(launch)
+        keeper = self._tools.keepers.of_launch(launch)
+        place = keeper.place(launch)
+        if place is not None:
+            return await self._try_at(held, keeper, place)
+        engine = self._tools.engines[launch.engine]
         model = await asyncio.to_thread(self._tools.artifacts.locate, launch.artifact, self._leaving)
         key_file = await asyncio.to_thread(self._tools.doors.key_file, held.body)
-        measured = {d.id: d.uuid for d in self._memory.host.measured}
-        gpus = tuple(uuid for device in held.warm.devices if (uuid := measured.get(device)))
-        shares = held.warm.shares or ()
         why = "no port was tried"
         for _ in range(PORT_TRIES):
             with self._port(held) as port:
-                start = Start(launch=launch, model=model, port=port, key_file=key_file, gpus=gpus, shares=shares)
+                start = self._start(held, model, port, key_file)
                 inside = keeper.inside(start)
                 spawn = Spawn(
                     body=held.body,
@@ -128,13 +140,15 @@ class Starts:
                     port=port,
                     key_file=key_file,
                     begin=start,
+                    known=frozenset(self._memory.host.held),
+                    companions=engine.companions(),
                 )
                 await self._tell_once(Placed(held.body, port))
-
-                async def publish(handle: Handle) -> None:
-                    await self._tell_once(Spawned(held.body, handle))
-
-                handle = await keeper.start(spawn, publish)
+                try:
+                    handle = await keeper.start(spawn, self._publish(held.body))
+                except PortLost as lost:
+                    why = lost.message
+                    continue
             ended = await self._until_listed(held, handle)
             if ended is None:
                 return None
@@ -143,12 +157,51 @@ class Starts:
                 return StartFailed(held.body, codes.START_FAILED.code, why)
         return StartFailed(held.body, codes.PORT_TAKEN.code, f"the port was taken each time; {why}")
 
+    async def _try_at(self, held: Held, keeper: Keeper, place: Place) -> StartFailed | None:
+        """The same for what a person set up: its port and its key are given, and no other port would do."""
+        locate, launch, model = self._tools.artifacts.locate, held.warm.launch, Path()
+        if place.weights:
+            model = await asyncio.to_thread(locate, launch.artifact, self._leaving)
+        key_file = Path(place.key_file)
+        spawn = Spawn(
+            body=held.body,
+            argv=(),
+            environment={},
+            folder=self._tools.doors.folder(held.body),
+            port=place.port,
+            key_file=key_file,
+            begin=self._start(held, model, place.port, key_file),
+            known=frozenset(self._memory.host.held),
+        )
+        await self._tell_once(Placed(held.body, place.port))
+        handle = await keeper.start(spawn, self._publish(held.body))
+        ended = await self._until_listed(held, handle)
+        return StartFailed(held.body, codes.START_FAILED.code, ended.why) if ended is not None else None
+
+    def _start(self, held: Held, model: Path, port: int, key_file: Path) -> Start:
+        measured = {d.id: d.uuid for d in self._memory.host.measured}
+        return Start(
+            launch=held.warm.launch,
+            model=model,
+            port=port,
+            key_file=key_file,
+            gpus=tuple(uuid for device in held.warm.devices if (uuid := measured.get(device))),
+            shares=held.warm.shares or (),
+        )
+
+    def _publish(self, body: Digest) -> Publish:
+        async def publish(handle: Handle) -> None:
+            await self._tell_once(Spawned(body, handle))
+
+        return publish
+
     async def _until_listed(self, held: Held, handle: Handle) -> _Ended | None:
         """None when it is ready, or when what lives cannot be judged any more (already told)."""
         body, loop = held.body, asyncio.get_running_loop()
         patience_ms = max(WARM_FLOOR_MS, WARM_FACTOR * held.warm.warm_ms)
         end = loop.time() + patience_ms / 1000
-        engine, door = self._tools.engines[held.warm.launch.engine], self._door(held, handle)
+        name, door = held.warm.launch.engine, self._door(held, handle)
+        adapter, engine = self._tools.adapter(name), self._tools.engines.get(name)
         while True:
             proof = await self._tools.keepers.judge(body, handle)
             if proof is Proof.NOT_OURS:
@@ -156,7 +209,7 @@ class Starts:
                 return None
             if proof is Proof.GONE:
                 return await self._after_end(held, handle, self._tools.keepers.ending(handle))
-            listed = await engine.listed(self._tools.http, door)
+            listed = adapter is not None and await adapter.listed(self._tools.http, door)
             differs = await _differs(engine, self._tools.http, door) if listed else None
             if differs:
                 return await self._after_end(held, handle, f"not as launched: {differs}")
@@ -200,8 +253,10 @@ class Starts:
         raise Refusal(codes.PORT_TAKEN.code, f"no port between {first} and {last} is free on 127.0.0.1")
 
 
-async def _differs(engine: Engine, http: aiohttp.ClientSession, door: Door) -> str | None:
+async def _differs(engine: Engine | None, http: aiohttp.ClientSession, door: Door) -> str | None:
     """How it differs from its launch; empty when by nothing, None when it cannot be asked at the moment."""
+    if engine is None:  # a service is held against the launch before anything is brought into it
+        return ""
     try:
         return await engine.contradiction(http, door) or ""
     except EngineSilent:

@@ -14,8 +14,8 @@ from gridops.base.ids import EngineName, short
 from gridops_agent.config import Config
 from gridops_agent.core.state import Held
 from gridops_agent.doors import Doors
-from gridops_agent.engines import engines
-from gridops_agent.engines.base import Engine
+from gridops_agent.engines import engines, services
+from gridops_agent.engines.base import Adapter
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Ledger
 from gridops_agent.statefolder import only_one
@@ -23,7 +23,8 @@ from gridops_agent.statefolder import only_one
 
 async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bool]:
     """One line for each engine, and whether any is left. Raises Busy while an agent runs."""
-    keepers, doors, known = keepers_of(config), Doors(config.engines), engines(config.engine_command)
+    keepers, doors = keepers_of(config), Doors(config.engines)
+    known: Mapping[EngineName, Adapter] = {**services(config.ways.services), **engines(config.engine_command)}
     lines: list[str] = []
     left = False
     with only_one(config):
@@ -50,11 +51,12 @@ async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bo
         for what, body in await keepers.strangers(frozenset(h.body for h in residencies)):
             lines.append(f"{what}  left alone: it carries the command {short(body)}, which this host does not know")
             left = True
+    await keepers.close()
     return tuple(lines), left
 
 
 async def _busy(
-    known: Mapping[EngineName, Engine], http: aiohttp.ClientSession, doors: Doors, held: Held
+    known: Mapping[EngineName, Adapter], http: aiohttp.ClientSession, doors: Doors, held: Held
 ) -> str | None:
     """Why it may not be stopped gently; None when it is idle or was never ready."""
     door = doors.door(held)

@@ -43,6 +43,7 @@ PLANTS = (
     Plant("one-door-git", "gridops/controller/__init__.py", "import git"),
     Plant("one-door-sqlite", "gridops/controller/__init__.py", "import sqlite3"),
     Plant("one-door-process", "gridops/controller/__init__.py", "import subprocess"),
+    Plant("one-door-containers", "agent/gridops_agent/keep/container.py", "import docker"),
     Plant("agent-diet", "agent/gridops_agent/supervise.py", "import gridops.files.tree"),
     Plant("meeting-place", "gridops/controller/__init__.py", "import gridops_agent.supervise"),
     Plant("independent-engines", "agent/gridops_agent/engines/llama_cpp.py", "import gridops_agent.engines.xll_server"),

@@ -44,6 +44,8 @@ class Handle:
     """Which way of keeping it knows it: `child`, `container`, `unit`, `service`."""
     name: str | None = None
     """What its keeper calls it: a container's id, a unit's name. A child has none."""
+    taken: bool = False
+    """A person handed it over while it ran: it carries no mark of ours, and is proved by what was seen then."""
 
 
 @record

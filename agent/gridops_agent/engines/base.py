@@ -90,7 +90,7 @@ class Door:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.key}"}
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
 
 class Adapter(Protocol):

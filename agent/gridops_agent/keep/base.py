@@ -7,6 +7,7 @@ nothing about when an engine should run.
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from gridops.base.errors import Refusal
 from gridops.base.ids import Digest
+from gridops.model.fleet import Runtime
+from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Start
 
@@ -50,6 +54,10 @@ class Spawn:
     key_file: Path
     begin: Start | None = None
     """What is to be served, as this host sees it: for keepers that need more than a command line."""
+    known: frozenset[Digest] = frozenset()
+    """Every body that this host holds."""
+    companions: tuple[Path, ...] = ()
+    """Files of ours that the command line names."""
 
     @property
     def log(self) -> Path:
@@ -64,12 +72,57 @@ class Stopped:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an engine is to be reached that a person set up: port and key are not the agent's to choose."""
+
+    port: int
+    key_file: str
+    """Empty where it asks its callers for no key."""
+    weights: bool
+    """Whether it reads the artifact's files, which are then proved before it is started."""
+
+
+class PortLost(Refusal):
+    """Somebody took the port between the look at it and the start. Another one may do."""
+
+
+async def record(publish: Publish, handle: Handle, undo: Callable[[], Awaitable[None]]) -> None:
+    """Publish a handle right after its engine exists; undo the engine if it cannot be recorded.
+
+    When the agent is leaving in this very moment, an engine that is recorded stays: the next run adopts it.
+    """
+    recording = asyncio.ensure_future(publish(handle))
+    try:
+        await asyncio.shield(recording)
+    except asyncio.CancelledError:
+        await asyncio.wait((recording,))
+        if recording.cancelled() or recording.exception() is not None:
+            await undo()
+        raise
+    except BaseException:
+        await undo()
+        raise
+
+
 class Keeper(Protocol):
     """One way to keep engines."""
 
     @property
     def kind(self) -> str:
         """The word that a handle carries: `child`, `container`, `unit`, `service`."""
+        ...
+
+    def runtimes(self) -> tuple[Runtime, ...]:
+        """What can be started this way, as of the last `refresh`; a child's are what its adapter finds."""
+        ...
+
+    async def refresh(self) -> None:
+        """Look again what can be started this way."""
+        ...
+
+    def place(self, launch: Launch) -> Place | None:
+        """Where a launch will be reached; None when the agent chooses port and key."""
         ...
 
     def inside(self, start: Start) -> Start:
@@ -118,4 +171,8 @@ class Keeper(Protocol):
 
     def forget(self, handle: Handle) -> None:
         """Drop what is kept about what has ended."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections. Every engine stays as it is."""
         ...

@@ -17,9 +17,11 @@ from pathlib import Path
 
 from gridops.base.errors import Failed
 from gridops.base.ids import Digest
+from gridops.model.fleet import Runtime
+from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Start
-from gridops_agent.keep.base import STOP_STEPS, Proof, Publish, Spawn, Steps, Stopped
+from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, record
 from gridops_agent.platform.base import Platform, Process
 from gridops_agent.supervise import Child, begin
 
@@ -40,6 +42,17 @@ class ChildKeeper:
         self._home = str(home.resolve())
         self._children: dict[int, Child] = {}
 
+    def runtimes(self) -> tuple[Runtime, ...]:
+        """What can be started as a child is what the adapters find."""
+        return ()
+
+    async def refresh(self) -> None:
+        """Nothing is remembered."""
+
+    def place(self, launch: Launch) -> Place | None:
+        """The agent chooses port and key."""
+        return None
+
     def inside(self, start: Start) -> Start:
         """A child sees this host as the agent does."""
         return start
@@ -59,18 +72,11 @@ class ChildKeeper:
             key_file=str(spawn.key_file),
             executable=self._platform.executable(child.pid),
         )
-        recording = asyncio.ensure_future(publish(handle))
-        try:
-            await asyncio.shield(recording)
-        except asyncio.CancelledError:
-            # The agent is leaving. A process that is recorded stays; the next run adopts it.
-            await asyncio.wait((recording,))
-            if recording.cancelled() or recording.exception() is not None:
-                self._end_unrecorded(child, spawn.body, handle)
-            raise
-        except BaseException:
+
+        async def undo() -> None:
             self._end_unrecorded(child, spawn.body, handle)
-            raise
+
+        await record(publish, handle, undo)
         await self.judge(spawn.body, handle)
         return handle
 
@@ -222,6 +228,9 @@ class ChildKeeper:
     async def pids(self, body: Digest, handle: Handle) -> tuple[int, ...]:
         """The session and the group of a proved process."""
         return self.processes_of({body: handle})
+
+    async def close(self) -> None:
+        """A child needs no connection."""
 
     def processes_of(self, handles: Mapping[Digest, Handle]) -> tuple[int, ...]:
         """Every pid in the session or group of a proved process, in one pass over all processes."""

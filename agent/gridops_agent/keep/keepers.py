@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from gridops.base.ids import Digest
+from gridops.base.ids import Digest, EngineName
+from gridops.model.fleet import Runtime
 from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle, Held
+from gridops_agent.engines.base import Adapter
 from gridops_agent.keep.base import STOP_STEPS, Keeper, Proof, Steps, Stopped
 from gridops_agent.keep.child import ChildKeeper
 
@@ -31,6 +33,22 @@ class Keepers:
     def of(self, handle: Handle) -> Keeper | None:
         """Who knows a handle; None when nothing on this host does any more."""
         return self._by_kind.get(handle.keeper)
+
+    def runtimes(self, own: Mapping[EngineName, Adapter]) -> tuple[Runtime, ...]:
+        """What this host can start: by their adapters the programs, by their keepers everything else."""
+        found = {r for name, adapter in own.items() if name not in self._ways for r in adapter.runtimes()}
+        found |= {r for kind in sorted(self._by_kind) for r in self._by_kind[kind].runtimes()}
+        return tuple(sorted(found, key=lambda r: (r.engine, r.backend)))
+
+    async def refresh(self) -> None:
+        """Look again what can be started."""
+        for kind in sorted(self._by_kind):
+            await self._by_kind[kind].refresh()
+
+    async def close(self) -> None:
+        """Let go of connections. Every engine stays as it is."""
+        for kind in sorted(self._by_kind):
+            await self._by_kind[kind].close()
 
     def look(self, body: Digest, handle: Handle) -> Proof:
         """One look, which may take a moment."""

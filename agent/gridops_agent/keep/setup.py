@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from gridops.base.errors import BadSetup
 from gridops_agent.config import Config
+from gridops_agent.doors import Doors
+from gridops_agent.keep.base import Keeper
 from gridops_agent.keep.child import ChildKeeper
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.platform import here
 
 
 def keepers_of(config: Config) -> Keepers:
-    """The keepers of one agent."""
-    return Keepers(ChildKeeper(here(), config.state))
+    """The keepers of one agent. Raises BadSetup when a way needs something that is not installed."""
+    others: list[Keeper] = []
+    ways: dict[str, str] = {}
+    if config.ways.images:
+        others.append(_containers(config))
+        ways |= dict.fromkeys(config.ways.images, "container")
+    return Keepers(ChildKeeper(here(), config.state), tuple(others), ways)
+
+
+def _containers(config: Config) -> Keeper:
+    try:
+        from gridops_agent.keep.container import ContainerKeeper, Setup
+        from gridops_agent.keep.container_api import Containers
+        from gridops_agent.keep.container_spec import Owner
+    except ImportError as error:
+        raise BadSetup(
+            f"{config.file} runs engines as containers, and the library for that is not installed: {error.name}",
+            hints=("pip install 'gridops[containers]'",),
+        ) from error
+    owner = Owner(config.fleet, config.host)
+    setup = Setup(owner, config.ways.images, Doors(config.engines).folder)
+    return ContainerKeeper(Containers(config.ways.socket), setup)
