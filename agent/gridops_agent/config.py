@@ -18,13 +18,14 @@ from typing import Any
 from gridops.base.errors import BadSetup
 from gridops.base.ids import Digest, HostId, is_digest, is_name
 from gridops.disk.atomic import write_atomic
+from gridops_agent.artifacts.settings import Settings, parse_settings, settings_lines
 from gridops_agent.keep.ways import Ways, read_ways, ways_lines
 
 DEFAULT_PORTS = (18300, 18399)
 DEFAULT_FRONT = "127.0.0.1:0"
 _KEYS = frozenset(
     {"controller", "host", "fleet", "artifact_folders", "share", "ports", "front", "secrets_folder", "engine_command"}
-    | {"engines", "units", "container_socket"}
+    | {"engines", "units", "container_socket", "artifacts"}
 )
 
 
@@ -46,6 +47,8 @@ class Config:
     """By engine: the program to use instead of what is found on PATH."""
     ways: Ways = field(default_factory=Ways)
     """How the other engines are run: as containers, as units, as loopback services."""
+    artifacts: Settings = field(default_factory=Settings)
+    """How model files are fetched, kept and shared."""
 
     @property
     def file(self) -> Path:
@@ -144,6 +147,7 @@ def _config(state: Path, raw: Mapping[str, Any]) -> Config:
         secrets_folder=Path(secrets) if isinstance(secrets, str) else None,
         engine_command=ways.commands,
         ways=replace(ways, commands={}),
+        artifacts=parse_settings(raw.get("artifacts", {})),
     )
 
 
@@ -162,6 +166,7 @@ def write_config(config: Config) -> None:
     if config.secrets_folder is not None:
         lines.append(f"secrets_folder = {_quoted(str(config.secrets_folder))}")
     lines += ways_lines(replace(config.ways, commands=config.engine_command))
+    lines += settings_lines(config.artifacts)
     write_atomic(config.file, ("\n".join(lines) + "\n").encode())
 
 

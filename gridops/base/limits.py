@@ -121,3 +121,32 @@ FRONT_IDLE_MS = 30_000
 gateway that asks twice a minute shakes hands anew each time."""
 FRONT_LINGER_MS = 2_000
 """So long the rest of a body is read after its request was refused, so that the client sees the answer."""
+
+# Artifacts
+FETCH_REDIRECTS = 5
+FETCH_LATER_MS = 60_000
+"""The longest pause between two tries of a fetch, also where a server asks for a longer one."""
+FETCH_PROGRESS_BYTES = 1 << 20
+"""A try that brought so much is progress, and the count of failed tries begins anew. Double: a line that cuts every
+2 MiB gives up; half: a server that cuts on purpose holds the transfer lane twice as long."""
+MANIFEST_BYTES = 4 << 20
+"""Of a registry's manifest or token: the distribution specification's own bound."""
+STAGED_MS = 7 * 86_400_000
+"""So long a part of a file is kept that nobody came back for."""
+MIRROR_STREAMS = 4
+"""Files that a mirror sends at one time. Double: each peer gets half the line; half: a room of hosts waits in turns."""
+MIRROR_WRITE_MS = 30_000
+PREFETCHED_PER_HOST = 32
+"""Artifacts fetched on a guess that a host remembers as such. What is beyond that becomes a file like any other."""
+PREFETCHED_FILES = 128
+"""Their files in a heartbeat, all together, 74 bytes each: as many as digests of proved files."""
+TRANSFERS = 4
+GGUF_TENSORS = 1 << 16
+GGUF_KEYS = 1 << 16
+GGUF_TEXT_BYTES = 16 << 20
+GGUF_TEXTS = 1 << 22
+"""Texts in the arrays of a header, all together: the largest vocabularies have a quarter of a million, and merges as
+many again. Double: a hostile header costs two seconds more; half: a multilingual one comes near."""
+GGUF_ARRAY_DEPTH = 4
+GGUF_ALIGNMENT = 1 << 20
+SAFETENSORS_HEADER_BYTES = 32 << 20

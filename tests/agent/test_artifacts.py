@@ -24,7 +24,7 @@ def file_of(path: str, content: bytes) -> ArtifactFile:
 
 
 def artifact(*files: ArtifactFile, source: str | None = None) -> Artifact:
-    return Artifact(format="gguf", files=files, source=source)
+    return Artifact(format="weights", files=files, source=source)
 
 
 class Shelf:
@@ -186,7 +186,7 @@ def test_a_full_disk_is_no_space_before_and_while_copying(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr("gridops_agent.artifacts.os.fsync", fail)
+        full.setattr("gridops_agent.artifacts.part.os.fsync", fail)
         with pytest.raises(Refusal) as caught:
             shelf.locate(wanted)
         assert caught.value.code == "no_space"
