@@ -14,7 +14,8 @@ from gridops.base.errors import BadSetup, EdgeError
 from gridops.base.record import Malformed
 from gridops.controller.core.fold import fold
 from gridops.controller.core.pack import pack, unpack
-from gridops.controller.core.rows import Row, decode, encode, kind_of
+from gridops.controller.core.row_kinds import decode, encode, kind_of
+from gridops.controller.core.rows import Row
 from gridops.controller.core.state import State
 from gridops.protocol.messages import Term
 from gridops.store.authority import Authority

@@ -15,6 +15,7 @@ from gridops.controller import documents as d
 from gridops.controller import log, views
 from gridops.controller.core import rows as r
 from gridops.controller.core.events import words
+from gridops.controller.core.row_kinds import KINDS
 from gridops.controller.endpoints import ROUTES
 from gridops.controller.measures import metrics
 from gridops.controller.metrics import Counters, Family, Histogram, render
@@ -121,7 +122,7 @@ def test_every_row_with_a_meaning_for_people_has_words(desk: Desk) -> None:
     assert {e.kind for e in desk.controller.events.after(0)} >= {
         "intent", "proposed", "target_set", "command", "receipt", "apply_ended", "host",
     }  # fmt: skip
-    for kind in r.KINDS.values():
+    for kind in KINDS.values():
         if kind in silent:
             continue
         assert any(kind.__name__ in line for line in _matched()), kind

@@ -11,6 +11,7 @@ from gridops.base.errors import BadSetup, Busy, Failed, Refusal
 from gridops.base.ids import HostId
 from gridops.controller import writer
 from gridops.controller.core import rows as r
+from gridops.controller.core.row_kinds import encode
 from gridops.controller.service import Controller, Opening, state_dir
 from gridops.controller.writer import Lost, Stuck, open_authority
 from gridops.protocol.messages import Term
@@ -99,7 +100,7 @@ def test_a_journal_with_a_row_that_cannot_be_taken_in_starts_nothing_and_can_be_
     desk.project()
     controller, value = desk.controller, {"word": "nonsense"}
     if how.startswith("no sense"):
-        value = r.encode(r.OutboxSet(outbox=new_outbox(desk.fleet.chain.fleet, HostId("nobody"), "key"), why="x"))
+        value = encode(r.OutboxSet(outbox=new_outbox(desk.fleet.chain.fleet, HostId("nobody"), "key"), why="x"))
     bad = controller.writer._authority.journal.append([Entry("outbox_set", desk.now, value)], controller.writer.term)
     with pytest.raises(BadSetup, match=rf"journal\.sqlite row {bad}: a `outbox_set` cannot be taken in") as no:
         desk.restart()

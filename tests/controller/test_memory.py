@@ -18,6 +18,7 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.fold import _STEPS as FOLDS
 from gridops.controller.core.fold import fold
 from gridops.controller.core.pack import pack, unpack
+from gridops.controller.core.row_kinds import KINDS, decode, encode, kind_of
 from gridops.controller.core.state import State
 from gridops.controller.rebuild import rebuild
 from gridops.controller.service import Opening, state_dir
@@ -50,10 +51,10 @@ def same(desk: Desk) -> None:
 
 
 def test_every_kind_of_row_has_a_fold_and_comes_back_as_it_was() -> None:
-    assert set(FOLDS) == set(r.KINDS.values())
+    assert set(FOLDS) == set(KINDS.values())
     row = r.Frozen(by="mira", reason="smoke", scope=None, until_ms=5)  # type: ignore[arg-type]
-    assert r.decode(r.kind_of(row), r.encode(row)) == row
-    assert r.decode("from_the_future", {}) is None
+    assert decode(kind_of(row), encode(row)) == row
+    assert decode("from_the_future", {}) is None
 
 
 def test_replay_gives_the_same_state_after_a_full_story(desk: Desk) -> None:
@@ -456,7 +457,7 @@ def test_a_start_from_a_snapshot_is_the_same_as_a_replay_of_every_row(
     whole = State()
     journal = Journal.open(desk.fleet.state / "journal.sqlite")
     for row in journal.replay():
-        known = r.decode(row.kind, row.value)
+        known = decode(row.kind, row.value)
         assert known is not None
         fold(whole, known, row.at_ms, row.term)
     assert journal.latest_snapshot() is not None

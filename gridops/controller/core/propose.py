@@ -15,7 +15,7 @@ from gridops.base.units import render_ms
 from gridops.controller.core import rows as r
 from gridops.controller.core.apply import lock_of
 from gridops.controller.core.budgeting import circumstances
-from gridops.controller.core.fold import UNNEEDED
+from gridops.controller.core.fold_plans import UNNEEDED
 from gridops.controller.core.given_up import given_up
 from gridops.controller.core.lessons import learned
 from gridops.controller.core.modes import Permitted, desired_now, drains, permitted

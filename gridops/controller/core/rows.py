@@ -1,16 +1,14 @@
 """What the controller can ever remember: one record per kind of journal row.
 
-`state.fold` replays them; every pass returns them; nothing else reaches the journal. A row says what happened, never
-what to do next: what to do is computed again from the state. A new field must be optional, because old journals are
-replayed by new programs; a kind is never renamed.
+`fold` replays them, `row_kinds` names them, every pass returns them; nothing else reaches the journal. A row says what
+happened, never what to do next: what to do is computed again from the state. A new field must be optional, because old
+journals are replayed by new programs; a kind is never renamed.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from gridops.base.ids import CommitId, Digest, HostId, PersonName, PlanId, ProfileName, ScopeName
-from gridops.base.record import from_data, record, to_data
+from gridops.base.record import record
 from gridops.model.fleet import Drain
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan
@@ -348,60 +346,3 @@ Row = (
     | ResultWritten
     | StateWritten
 )
-
-KINDS: dict[str, type[Any]] = {
-    "started": Started,
-    "clock_leapt": ClockLeapt,
-    "rebuilt": Rebuilt,
-    "target_restored": TargetRestored,
-    "distrusted": Distrusted,
-    "root_taken": RootTaken,
-    "intent_accepted": IntentAccepted,
-    "intent_refused": IntentRefused,
-    "proposed": Proposed,
-    "proposal_closed": ProposalClosed,
-    "target_set": TargetSet,
-    "apply_ended": ApplyEnded,
-    "resumed": Resumed,
-    "unlocked": Unlocked,
-    "host_seen": HostSeen,
-    "head_seen": HeadSeen,
-    "outbox_set": OutboxSet,
-    "term_seen": TermSeen,
-    "body_queued": BodyQueued,
-    "body_voided": BodyVoided,
-    "receipt_taken": ReceiptTaken,
-    "written_off": WrittenOff,
-    "host_back": HostBack,
-    "invited": Invited,
-    "join_pending": JoinPending,
-    "join_settled": JoinSettled,
-    "frozen": Frozen,
-    "thawed": Thawed,
-    "alarm_raised": AlarmRaised,
-    "alarm_cleared": AlarmCleared,
-    "nonce_used": NonceUsed,
-    "plan_written": PlanWritten,
-    "result_written": ResultWritten,
-    "state_written": StateWritten,
-}
-_NAMES: dict[type[Any], str] = {kind: name for name, kind in KINDS.items()}
-
-
-def kind_of(row: Row) -> str:
-    """The journal's name of a row's kind."""
-    return _NAMES[type(row)]
-
-
-def encode(row: Row) -> Any:
-    """The row as plain JSON values."""
-    return to_data(row)
-
-
-def decode(kind: str, value: Any) -> Row | None:
-    """The row that was journalled; None for a kind of a newer program, which an older one must not guess at."""
-    found = KINDS.get(kind)
-    if found is None:
-        return None
-    row: Row = from_data(found, value)
-    return row
