@@ -15,14 +15,11 @@ from gridops.base.ids import Digest, HostId, ProfileName
 from gridops.model.profile import Profile
 from gridops.planner.cache import Worth
 from gridops.planner.constants import START_MAX_MS
-from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
+from gridops.planner.grid import ENDLESS, MIB, Bools, Grid, Ints
 from gridops.planner.openings import Opening
 from gridops.planner.pressure import MILLI
 from gridops.planner.seats import Seats
 from gridops.planner.world import Standing
-
-MIB = 20
-"""Bits of a mebibyte."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Offer:
 
 @dataclass(slots=True)
 class Board:
-    """All hosts of the scope."""
+    """Every declared host; what a plan may use of those that are not the scope's is decided before (`eligible`)."""
 
     world: World
     hosts: dict[HostId, HostBoard]

@@ -24,13 +24,16 @@ from gridops.planner.check_view import View
 
 PPM = 1_000_000
 OVER_MEMORY = codes.OVER_MEMORY.code
-KINDS = {"cpu": {DeviceKind.CPU, DeviceKind.UNIFIED}, "metal": {DeviceKind.UNIFIED}, "mps": {DeviceKind.UNIFIED}}
-GPU_KINDS = {
+KINDS = {
+    "cann": {DeviceKind.GPU},
+    "cpu": {DeviceKind.CPU, DeviceKind.UNIFIED},
     "cuda": {DeviceKind.GPU, DeviceKind.UNIFIED},
+    "metal": {DeviceKind.UNIFIED},
+    "mps": {DeviceKind.UNIFIED},
     "rocm": {DeviceKind.GPU, DeviceKind.UNIFIED},
     "vulkan": {DeviceKind.GPU, DeviceKind.UNIFIED},
-    "cann": {DeviceKind.GPU},
 }
+"""Kinds of device that each backend can use."""
 
 
 def hosts(view: View) -> Iterator[str]:
@@ -56,7 +59,7 @@ def _seat(view: View, a: Assignment, launch: Launch, host: Host, report: HostRep
     devices = {d.id: d for d in host.devices}
     cut = {d.parent for d in host.devices} | ({d.parent for d in report.devices} if report is not None else set())
     seen = {d.id: d for d in report.devices} if report is not None else None
-    kinds = KINDS.get(launch.backend) or GPU_KINDS.get(launch.backend, set())
+    kinds = KINDS.get(launch.backend, set())
     for name in a.seat.devices:
         if name not in devices or (seen is not None and name not in seen):
             yield f"{a.replica} stands on {host.id} {name}, which does not exist"

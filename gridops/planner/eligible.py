@@ -1,8 +1,9 @@
 """Which hosts may hold a config at all: every rule that does not depend on what else is planned.
 
 `judge` answers for one (profile, config, host): how it would run there, or the first rule that forbids it, as one
-coded line. Rules are checked in one fixed order, structural ones first, so that the line is stable. Called by
-`place` for new seats and by `incumbents` for those that stand; counts and memory are `capacity`'s.
+coded line. Rules are checked in one fixed order, structural ones first, so that the line is stable. Called by `why` and
+`look_ahead` host by host, by `fittings` once for each shape of host (`suits`; names, state and contents are added by
+`prospects`), and by `verdicts` for who stands (`allowed`). Counts and memory are `capacity`'s.
 """
 
 from __future__ import annotations

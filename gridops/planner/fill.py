@@ -9,11 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from gridops.base.units import PPM
-from gridops.planner.grid import Ints
+from gridops.planner.grid import MIB, Ints
 from gridops.planner.openings import Opening
-
-MIB = 20
-"""Bits of a mebibyte: bytes times a million would not fit 64 bits on the largest hosts."""
 
 
 def filled(opening: Opening, at: Ints, *, here: bool = False) -> Ints:

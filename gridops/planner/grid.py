@@ -1,12 +1,13 @@
 """The board as arrays: one row per host, one column per memory pool, so that all hosts are compared at once.
 
 Mirrors `capacity.Board`, which stays the truth: whatever changes there is read again, row by row, before the next
-question. What hosts are is `terrain`'s; here is what they hold. Used by `openings` only. Shapes as there.
+question. What hosts are is `terrain`'s; here is what they hold. Made by `seats`; read by whatever looks at all hosts at
+once. Shapes as there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,11 +18,10 @@ from gridops.model.snapshot import ResidencyState
 from gridops.planner.capacity import Board
 from gridops.planner.host_board import HostBoard
 from gridops.planner.recall import Shelf
-from gridops.planner.terrain import ENDLESS, UNKNOWN_PRICE_MICRO, Bools, Ints, Terrain, shape_of, terrain_of
+from gridops.planner.terrain import ENDLESS, MIB, Bools, Ints, Terrain, shape_of, terrain_of
 from gridops.planner.world import HostView, World
 
-__all__ = ["ENDLESS", "UNKNOWN_PRICE_MICRO", "Bools", "Grid", "Ints", "shape_of"]
-
+__all__ = ["ENDLESS", "MIB", "Bools", "Grid", "Ints", "shape_of"]
 
 STATES_KEPT = 100_000
 """States of hosts whose numbers are kept for the next plan. Double: some megabytes; half: made anew more often."""
@@ -75,7 +75,7 @@ class Grid:
         self.row, self.width = terrain.row, terrain.width
         self.shape, self.examples = terrain.shape, terrain.examples
         self.raw, self.open, self.gpu, self.ram = terrain.raw, terrain.open, terrain.gpu, terrain.ram
-        self.accepts, self.limit, self.yields = terrain.accepts, terrain.limit, terrain.yields
+        self.accepts, self.limit = terrain.accepts, terrain.limit
         self.price, self.priced, self.download = terrain.price, terrain.priced, terrain.download
         self.all_rows: Ints = np.arange(len(self.ids))
         self._files: dict[Digest, Bools] = {}
@@ -135,10 +135,6 @@ class Grid:
         self.free: Ints = self.open - self.used
 
     # -- what does not change while a plan is made -----------------------------------------------------------------
-
-    def by_shape(self, of: Callable[[HostView], int]) -> Ints:
-        """A column made from one answer per shape."""
-        return np.array([of(v) for v in self.examples], np.int64)[self.shape] if self.examples else self.shape
 
     def domains(self, level: str) -> tuple[Ints, dict[str, int]]:
         """Number of each host's failure domain at a level (-1: none), and the numbers by name."""

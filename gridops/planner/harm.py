@@ -1,7 +1,7 @@
 """Who needs the scarce seat more: the urgency of a replica, and the measured harm of its profile. Integers, no names.
 
-Called by `order`. Urgency says what a replica is wanted for; harm, only among the equally urgent, how badly requests
-of its profile fare now. Neither looks at hosts.
+Called by `order` for whose turn it is, and by `movers` and `room` for who gives way. Urgency says what a replica is
+wanted for; harm, only among the equally urgent, how badly requests of its profile fare now. Neither looks at hosts.
 """
 
 from __future__ import annotations

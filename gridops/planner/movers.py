@@ -18,12 +18,13 @@ from gridops.model.profile import FootprintSource, Profile
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.eligible import is_gpu_work
-from gridops.planner.grid import ENDLESS, UNKNOWN_PRICE_MICRO
+from gridops.planner.grid import ENDLESS
 from gridops.planner.harm import Harm, Needs, Urgency
 from gridops.planner.incumbents import Incumbent, Verdict, names_of, residency_of
 from gridops.planner.openings import Opening
 from gridops.planner.pieces import Ground, Kind, Option, Options, Piece, Spot
 from gridops.planner.puzzle import Puzzle
+from gridops.planner.rank import UNKNOWN_PRICE_MICRO
 from gridops.planner.seats import Seats
 from gridops.planner.targets import count
 from gridops.planner.vicinity import rows_near

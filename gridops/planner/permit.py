@@ -5,7 +5,7 @@
 * A kind stands less often than before only where somebody of higher weight has come to a place that it left, and only
   if others may give way to that one (`Piece.meek`, `Option.firm`).
 
-Called by `chains` and `search` before they keep anything.
+Called by `chains`, `search` and `repack` before they keep anything.
 """
 
 from __future__ import annotations

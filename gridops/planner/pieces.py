@@ -117,15 +117,18 @@ class Ground:
     slack: list[list[int]]
     """What a piece may take on top where it stood before and nobody new does: the headroom."""
     gpu: list[list[int]]
+    """Bytes per pool that GPU work may still take where it has a share of its own; ENDLESS elsewhere."""
     ram: list[int]
     """Column of the RAM, -1 where there is none."""
     slots: list[int]
+    """Residencies that a host may still hold."""
     disk: list[int]
+    """Bytes for files to come."""
     counts: list[dict[int, int]]
     """Per host: fixed residencies by kind (kinds of other plans count from -2 downwards)."""
     price: list[int]
-    """Of a host that holds nothing yet; ENDLESS: it may not be used. Hosts count as held by fixed assignments too."""
+    """What a host adds while it holds nothing. One that may not be opened at all is no option of any kind."""
     held: list[int]
-    """Assignments on each host."""
+    """Assignments on each host, fixed ones included."""
     money: int = ENDLESS
     """What more hosts may cost."""

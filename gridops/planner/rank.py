@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+UNKNOWN_PRICE_MICRO = 10**15
+"""A price nobody states counts as higher than any that is stated."""
+
 
 class Rank(NamedTuple):
     """The terms, most important first."""

@@ -13,8 +13,9 @@ from typing import Any
 from gridops.base.ids import ReplicaId, replica_key
 from gridops.base.record import to_data
 from gridops.model.plan import Decision, Plan
+from gridops.planner.diff import ORDER
 from gridops.planner.render_layout import clean, hang, pad
-from gridops.planner.render_words import ASCII, ORDER, Symbols, changes, headline, route, short_plan
+from gridops.planner.render_words import ASCII, Symbols, changes, headline, route, short_plan
 
 SCHEMA = "gridops.plans-diff/1"
 

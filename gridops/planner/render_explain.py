@@ -14,8 +14,10 @@ from gridops.base.codes.placement import DISK_FULL, INSUFFICIENT_DEVICE_MEMORY, 
 from gridops.base.ids import ReplicaId, short
 from gridops.base.record import to_data
 from gridops.base.units import counted, render_lack, render_need, render_ppm
+from gridops.footprint.need import identity
 from gridops.model.plan import Assignment, Choice, ChosenBy, CodeCount, Decision, HostLine, Plan, Term, Unplaced
 from gridops.planner.fixes import Found
+from gridops.planner.rank import UNKNOWN_PRICE_MICRO
 from gridops.planner.render_fixes import fix_lines
 from gridops.planner.render_layout import cells, clean, hang, pad
 from gridops.planner.render_text import Style, state_words
@@ -46,6 +48,7 @@ _TERMS = {
     "stranded_mib": "MiB that other profiles could use now and not beside it",
     "left_mib": "MiB left on the fullest device; least keeps large gaps large",
 }
+"""Terms in words: those of `rank`; `waits`, `yields` and `stranded_mib` stand in plans that were written before."""
 
 
 def explain_lines(
@@ -130,8 +133,6 @@ def _learned(decision: Decision) -> str:
 
 
 def _runs(plan: Plan, assignment: Assignment, style: Style) -> list[str]:
-    from gridops.footprint.need import identity
-
     launch = next((n for n in plan.launches if identity(n) == assignment.launch), None)
     lines: list[str] = []
     if launch is not None:
@@ -218,7 +219,7 @@ def _value(term: Term, value: int) -> str:
     if term.name == SUM or term.name.startswith(PART):
         return f"{value} request-ms"
     if term.name == "price_micro":
-        return "unknown" if value >= 10**15 else f"{value / 1_000_000:.2f}"
+        return "unknown" if value >= UNKNOWN_PRICE_MICRO else f"{value / 1_000_000:.2f}"
     return render_ppm(value) if term.name == "filled_ppm" else str(value)
 
 

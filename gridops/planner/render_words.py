@@ -14,8 +14,8 @@ from gridops.base.ids import HostId, replica_key, short
 from gridops.base.units import render_bytes, render_lack, render_ms
 from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan, Seat, Unplaced
 from gridops.model.policy import ScopeBudgets, ScopeMode
+from gridops.planner.diff import ORDER
 
-ORDER = (DecisionKind.PLACE, DecisionKind.MOVE, DecisionKind.CHANGE, DecisionKind.REMOVE, DecisionKind.CANNOT_PLACE)
 NOUNS = {
     DecisionKind.PLACE: "place",
     DecisionKind.MOVE: "move",

@@ -21,19 +21,16 @@ from gridops.planner.capacity import Ask, Offer
 from gridops.planner.constants import REVIEW_PPM
 from gridops.planner.draft import Draft, Item, may_dip
 from gridops.planner.fill import filled, filled_of
-from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Grid, Ints
+from gridops.planner.grid import MIB, Grid, Ints
 from gridops.planner.openings import Answers, Opening, Strands
 from gridops.planner.prospects import Prospect
-from gridops.planner.rank import Rank
+from gridops.planner.rank import UNKNOWN_PRICE_MICRO, Rank
 from gridops.planner.rank_harm import Harms
 from gridops.planner.recall import Shelf
 from gridops.planner.scarce import scarcity_of
 
 OPENINGS_KEPT = 1_000_000
 """Hosts times profiles up to which openings are kept for the next plan. A profile's row takes some 50 bytes."""
-
-MIB = 20
-"""Bits of a mebibyte."""
 
 
 class Term(NamedTuple):

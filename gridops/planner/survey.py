@@ -1,7 +1,7 @@
 """Why a profile fits on no host, over all hosts at once: how many hosts each reason keeps out, and which is nearest.
 
-Says by arrays what `why.line_at` says host by host, in the same order of rules, for plans that are too large to carry a
-line per host; a property test holds the two against each other. Called by `why`; decides nothing.
+Says by arrays what `why.lines_for` says host by host, in the same order of rules, for plans that are too large to
+carry a line per host; a property test holds the two against each other. Called by `why`; decides nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from gridops.model.profile import Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.eligible import Way, judge
-from gridops.planner.grid import UNKNOWN_PRICE_MICRO, Bools, Grid, Ints
+from gridops.planner.grid import Bools, Grid, Ints
 from gridops.planner.openings import Opening
+from gridops.planner.rank import UNKNOWN_PRICE_MICRO
 from gridops.planner.seats import Seats
 from gridops.planner.world import HostView
 

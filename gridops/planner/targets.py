@@ -1,7 +1,7 @@
 """How many replicas of each profile are wanted, which incumbents go on being wanted, and which numbers are missing.
 
 Without a forecast a profile's target is its baseline: its minimum, with pins as a floor. `sizing` says what demand adds
-to it. Nothing here looks at memory. Called by `planner.plan` between `incumbents` and `place`.
+to it. Nothing here looks at memory. Called by `planner.plan` between `gather` and `draft`.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from gridops.base.ids import Digest, HostId
 from gridops.footprint.ledger import DeviceRoom
-from gridops.model.fleet import HostClass
 from gridops.model.snapshot import ResidencyState
+from gridops.planner.rank import UNKNOWN_PRICE_MICRO
 from gridops.planner.recall import Shelf
-from gridops.planner.world import HostView, Standing, World
+from gridops.planner.world import HostView, World
 
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -27,8 +27,8 @@ Bools: TypeAlias = NDArray[np.bool_]
 ENDLESS = 1 << 62
 """Stands for "no limit" in a column of bytes or counts."""
 
-UNKNOWN_PRICE_MICRO = 10**15
-"""A price nobody states counts as higher than any that is stated."""
+MIB = 20
+"""Bits of a mebibyte: bytes times a million would not fit 64 bits on the largest hosts."""
 
 Shape: TypeAlias = tuple[object, ...]
 """What placement rules read of a host besides its name, its state and what it holds."""
@@ -54,7 +54,6 @@ class Terrain:
         self.price: Ints = np.zeros(size, np.int64)
         self.download: Ints = np.zeros(size, np.int64)
         """Bits per second; 0 where nobody knows."""
-        self.yields: Ints = np.zeros(size, np.int64)
         self.cached: dict[Digest, list[int]] = {}
         self.runs: dict[Digest, list[Runs]] = {}
         self._shapes: list[Shape] = [()] * size
@@ -114,7 +113,6 @@ class Terrain:
         stated = host.price_per_hour_micro
         self.price[n] = UNKNOWN_PRICE_MICRO if stated is None else stated
         self.download[n] = next((link.rate_bps for link in host.links if link.name == "download"), 0)
-        self.yields[n] = 2 if host.host_class is HostClass.OPPORTUNISTIC else view.standing is Standing.THROTTLED
         self._shapes[n] = shape_of(view)
 
     def _forget(self, n: int, view: HostView) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 from functools import cache
@@ -64,6 +65,15 @@ def test_the_readme_shows_a_real_plan() -> None:
 def test_the_map_names_every_module() -> None:
     text = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
     check_none([source.shown for source in product() if f"(../{source.shown})" not in text], "missing from docs/map.md")
+
+
+def test_the_planners_table_of_contents_names_every_module_of_its_room() -> None:
+    room = ROOT / "gridops" / "planner"
+    contents = (ast.get_docstring(ast.parse((room / "planner.py").read_text(encoding="utf-8"))) or "").splitlines()[1:]
+    there = {path.stem for path in room.glob("*.py")} - {"__init__", "planner"}
+    named = set(re.findall(r"`([a-z_]+)`", "\n".join(contents))) - {"plan"}
+    check_none(sorted(there - named), "not named in the table of contents at the top of gridops/planner/planner.py")
+    check_none(sorted(named - there), "named in the table of contents and not there")
 
 
 def test_every_room_has_its_row_and_its_tests() -> None:
