@@ -166,7 +166,7 @@ def _complete(made: Made, replica: ReplicaId) -> tuple[Plan, Found | None]:
         return made.plan, None
     missing = any(u.replica == replica for u in made.plan.report.unplaced)
     fixes = fixes_for(made.inputs, made.plan, replica) if missing else None
-    return told(made.plan, walk(made.inputs), replica), fixes
+    return told(made.plan, walk(made.inputs, watched=replica), replica), fixes
 
 
 def _unknown(replica: ReplicaId, plans: list[Plan]) -> Failed:

@@ -65,6 +65,8 @@ class Draft:
     evaluated: int = 0
     sizes: Mapping[ProfileName, Size] = field(default_factory=dict)
     """How many replicas of each declared profile are wanted."""
+    watched: ReplicaId | None = None
+    """Whose choice is recorded with everything, however large the fleet is."""
     _of: dict[ProfileName, dict[ReplicaId, Seated]] = field(default_factory=dict)
 
     def of(self, profile: ProfileName) -> Collection[Seated]:

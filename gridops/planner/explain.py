@@ -18,7 +18,7 @@ from gridops.planner.recall import Recall
 from gridops.planner.room import make_room
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
-from gridops.planner.why import homeless, in_lines, lines_for
+from gridops.planner.why import homeless, in_lines, lines_for, records_rejected
 from gridops.planner.world import Inputs, look
 
 
@@ -30,10 +30,12 @@ class Walk:
     left: tuple[Item, ...]
 
 
-def walk(inputs: Inputs, recall: Recall | None = None) -> Walk:
-    """The steps of `planner.plan` up to the finished draft."""
+def walk(inputs: Inputs, recall: Recall | None = None, watched: ReplicaId | None = None) -> Walk:
+    """The steps of `planner.plan` up to the finished draft. `watched`: whom it is for, if for one alone."""
     world = look(inputs, recall)
-    seats = Seats(begin(world, choose(world, gather(world))))
+    draft = begin(world, choose(world, gather(world)))
+    draft.watched = watched
+    seats = Seats(draft)
     return Walk(seats, make_room(seats, place(seats)))
 
 
@@ -50,8 +52,9 @@ def told(plan: Plan, walked: Walk, replica: ReplicaId) -> Plan:
 
 def choice_in(walked: Walk, replica: ReplicaId) -> Choice | None:
     """How its seat compares with the best other host, and why the others have no room; None without a seat."""
-    choice = choice_of(walked.seats, replica)
-    if choice is None or choice.rejected:
+    draft, choice = walked.seats.draft, choice_of(walked.seats, replica)
+    # Recorded at the moment of choosing, with whoever was out then: nothing of the finished draft is mixed into it.
+    if choice is None or choice.rejected or (choice in draft.choices and records_rejected(draft, replica)):
         return choice
     lines = (line for line in _rejected(walked, replica) if line.host != choice.runner_up)
     return replace(choice, rejected=tuple(lines))
@@ -61,13 +64,6 @@ def missing_in(walked: Walk, replica: ReplicaId) -> Unplaced | None:
     """The headline of a replica that stands nowhere, with one line per declared host whatever the size of the fleet."""
     item = next((i for i in homeless(walked.left) if i.replica == replica), None)
     return None if item is None else in_lines(walked.seats.draft, item)
-
-
-def rejected_by(inputs: Inputs, replica: ReplicaId) -> tuple[HostLine, ...]:
-    """One line per host that has no room for the replica once the plan stands; of all hosts if it stands nowhere."""
-    walked = walk(inputs)
-    missing = missing_in(walked, replica)
-    return _rejected(walked, replica) if missing is None else missing.hosts
 
 
 def _rejected(walked: Walk, replica: ReplicaId) -> tuple[HostLine, ...]:

@@ -29,13 +29,11 @@ from gridops.planner.survey import (
     Survey,
     Tally,
     is_memory,
+    missing_bytes,
     progress,
     stage,
     tally_of,
 )
-from gridops.planner.survey import missing_bytes as short
-
-__all__ = ["CAPACITY", "STRUCTURAL", "WAITING", "closest", "homeless", "lines_for", "rejected", "stage", "unplaced"]
 
 EXPLAINED_HOSTS = 16
 """Choices carry why other hosts were rejected in fleets up to this size; beyond, `explain` makes it on demand."""
@@ -82,8 +80,13 @@ def lines_for(draft: Draft, item: Item) -> tuple[HostLine, ...]:
 
 
 def rejected(draft: Draft, item: Item) -> tuple[HostLine, ...]:
-    """Lines for a choice, where the fleet is small enough to carry them."""
-    return lines_for(draft, item) if len(draft.world.hosts) <= EXPLAINED_HOSTS else ()
+    """Lines for a choice, at the moment of choosing, where they are recorded."""
+    return lines_for(draft, item) if records_rejected(draft, item.replica) else ()
+
+
+def records_rejected(draft: Draft, replica: ReplicaId) -> bool:
+    """The choice of this replica carries why the others were out: the fleet is small enough, or somebody asks."""
+    return len(draft.world.hosts) <= EXPLAINED_HOSTS or replica == draft.watched
 
 
 def closest(draft: Draft, item: Item, host: HostId) -> tuple[int, HostLine] | None:
@@ -93,7 +96,7 @@ def closest(draft: Draft, item: Item, host: HostId) -> tuple[int, HostLine] | No
     """
     configs = range(len(item.profile.configs))
     options = [(n, line) for n in configs if (line := _line(draft, item, n, host)) is not None]
-    return max(options, key=lambda o: (progress(o[1].code), -(short(o[1]) or 0))) if options else None
+    return max(options, key=lambda o: (progress(o[1].code), -(missing_bytes(o[1]) or 0))) if options else None
 
 
 def _line_at(draft: Draft, item: Item, host: HostId) -> HostLine | None:

@@ -9,7 +9,7 @@ import pytest
 
 from gridops.base.codes import placement as codes
 from gridops.model.plan import Assignment, Plan
-from gridops.planner.explain import rejected_by
+from gridops.planner.explain import missing_in, walk
 from tests.builders.placement_cases import Variant, faults, story, variants
 from tests.builders.placement_fleets import ANSWER, FIRST, GUEST, fleet
 from tests.planner.fleet import Fleet
@@ -90,7 +90,8 @@ def _external_use(asked: Fleet, made: Plan) -> str | None:
     total, other = 25_757_220_864, 20_273_168_384
     if (wrong := _refused(made)) is not None:
         return wrong
-    lines = rejected_by(asked.inputs(), FIRST)
+    told = missing_in(walk(asked.inputs()), FIRST)
+    lines = told.hosts if told is not None else ()
     if not any(line.have == total - other and "other" in line.detail for line in lines):
         return f"does not say that others hold the memory: {[(x.code, x.detail, x.have) for x in lines]}"
     return None

@@ -7,8 +7,8 @@ from gridops.base.ids import HostId
 from gridops.model.fleet import Drain, HostClass
 from gridops.model.plan import Unplaced
 from gridops.model.profile import DeviceNeed, Footprint, FootprintSource, PlacementRules
-from gridops.planner.explain import rejected_by
-from gridops.planner.why import CAPACITY, STRUCTURAL, WAITING, stage
+from gridops.planner.explain import choice_in, walk
+from gridops.planner.survey import CAPACITY, STRUCTURAL, WAITING, stage
 from tests.planner.fleet import GIB, Fleet, config, host, laptop, profile
 
 
@@ -94,9 +94,10 @@ def test_numbers_of_each_reason_are_need_and_have() -> None:
 def test_explaining_on_demand_says_what_the_plan_would_have_said() -> None:
     fleet = Fleet(hosts=(host("ant"), host("bee", ()), laptop("mac")), profiles=(profile("c"),))
     made = fleet.plan()
-    lines = rejected_by(fleet.inputs(), made.placement[0].replica)
-    assert [(line.host, line.code) for line in lines] == [
+    told = choice_in(walk(fleet.inputs()), made.placement[0].replica)
+    assert told is not None
+    assert [(line.host, line.code) for line in told.rejected] == [
         ("bee", codes.NO_DEVICES.code),
         ("mac", codes.WRONG_BACKEND.code),
     ]
-    assert lines == made.report.choices[0].rejected
+    assert told == made.report.choices[0]

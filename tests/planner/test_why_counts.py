@@ -8,6 +8,7 @@ import pytest
 
 from gridops.base import limits
 from gridops.base.codes import placement as codes
+from gridops.base.ids import ReplicaId
 from gridops.model.fleet import Drain
 from gridops.model.plan import ChosenBy, Plan
 from gridops.planner.check import check
@@ -173,6 +174,21 @@ def test_who_stays_is_compared_with_the_best_other_host_on_demand() -> None:
     assert [(line.host, line.code) for line in choice.rejected] == [("cat", codes.INSUFFICIENT_DEVICE_MEMORY.code)]
     start = next(t for t in choice.terms if t.name == "harm_starting")
     assert start.winner == 0 < (start.runner_up or 0)
+
+
+def test_hosts_that_fit_and_hosts_that_do_not_are_counted_at_one_moment() -> None:
+    """Others take hosts after the choice: those fitted when it was made, and no line says that they did not."""
+    hosts = tuple(host(f"h{n:02d}", (24,) if n < 15 else (8,)) for n in range(20))
+    fleet = Fleet(hosts=hosts, profiles=(profile("a", gib=20), profile("b", 6, gib=20, priority=50)))
+    replica = ReplicaId("a/1")
+    choice = choice_in(walk(fleet.inputs(), watched=replica), replica)
+    assert choice is not None
+    assert choice.fits == 15
+    assert [line.host for line in choice.rejected] == [f"h{n}" for n in range(15, 20)]
+    alone = fleet.but(hosts=hosts[:9])
+    everybody = choice_in(walk(alone.inputs(), watched=replica), replica)
+    assert everybody is not None
+    assert (everybody.fits, everybody.rejected) == (9, ()), "a small fleet has recorded that nobody was out"
 
 
 def test_who_was_seated_together_with_others_is_told_so_and_no_old_comparison_is_shown() -> None:
