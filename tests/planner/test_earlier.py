@@ -14,12 +14,12 @@ from gridops.model.snapshot import Ownership, Residency, ResidencyState
 from gridops.planner.check import check
 from gridops.planner.learned import revision_of
 from gridops.planner.planner import plan
+from tests.planner.contest import HIGH, LOW, gave_way, on, standing, wants
 from tests.planner.fleet import NOW, Fleet, config, decisions, digest, host, profile, seats
 from tests.planner.test_actions import alter, converged, state, steps, told
 from tests.planner.test_cache import advice, busy, inferred
 from tests.planner.test_cache import told as advised
 from tests.planner.test_cache import wanted as may_come
-from tests.planner.test_room import HIGH, LOW, gave_way, on, standing, wants
 from tests.planner.test_targets_falls import aged
 from tests.planner.test_targets_forecast import MINUTE, entry, expect, planned, wide
 

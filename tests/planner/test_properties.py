@@ -4,7 +4,7 @@
 | --- | --- |
 | never over any device or host ledger | `nobody_is_over` here, `check` on every plan, `test_walks` at every step |
 | the order of everything is irrelevant | `order_is_irrelevant`, `test_where_properties`, `test_same_bytes` |
-| a second plan is empty | `converged_is_quiet`, `test_walks`, `test_room` |
+| a second plan is empty | `converged_is_quiet`, `test_walks`, `test_room_quiet` |
 | noise moves nothing | `test_quiet`, `test_where_properties` (records of any sense), `test_where` |
 | what was found is never dismantled for a worse one | `test_quiet` (in a crowd), `test_rulings` |
 | `check` is clean | every plan of `Fleet.plan`, and every part of one (`parts_are_clean`) |

@@ -1,8 +1,7 @@
-"""Making room: who gives way for whom, how much at once, and when nothing is touched at all."""
+"""Making room: who gives way for whom, how much at once, and in what chains."""
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,51 +10,22 @@ import pytest
 
 from gridops.base.ids import HostId
 from gridops.model.forecast import Evidence
-from gridops.model.plan import CauseKind, DecisionKind, HostLine, Plan
+from gridops.model.plan import DecisionKind, HostLine, Plan
 from gridops.model.policy import BudgetPolicy, MoveLimits, PriceCeiling, ScopeBudgets, Search
 from gridops.model.profile import Footprint, FootprintSource, PlacementRules, Profile, Spread, Timing
 from gridops.model.snapshot import ResidencyState
-from gridops.planner import movers, repack, room, vicinity
+from gridops.planner import movers, room, vicinity
 from gridops.planner.capacity import Ask, Board, Offer
 from gridops.planner.check import check
+from tests.planner.contest import HIGH, LOW, RESTED, budget, gave_way, on, standing, wants
 from tests.planner.fleet import GIB, SCOPE, Fleet, config, decisions, host, profile, seats
 from tests.planner.test_targets_forecast import entry, expect, planned
-from tests.planner.worlds import later, shuffled
-
-RESTED = 600_000
-
-
-def standing(*profiles: Profile, hosts: int = 2, **more: Any) -> Fleet:
-    """Everybody stands, long enough to be moved. Hosts of 24 GiB take two of 10 or one of 18."""
-    fleet = Fleet(hosts=tuple(host(f"h{n}", rack=f"r{n}", **more) for n in range(hosts)), profiles=profiles)
-    made = fleet.plan()
-    assert made.report.unplaced == ()
-    return fleet.applied(made, later_ms=RESTED)
-
-
-def wants(fleet: Fleet, *profiles: Profile) -> Fleet:
-    """The same with more profiles, or others of the same name."""
-    names = {p.name for p in profiles}
-    return fleet.but(profiles=(*(p for p in fleet.profiles if p.name not in names), *profiles))
-
-
-def budget(fleet: Fleet, **more: Any) -> Fleet:
-    return fleet.but(more={"budgets": BudgetPolicy(scopes=(ScopeBudgets(scope=SCOPE, **more),))})
-
-
-def gave_way(made: Plan) -> list[str]:
-    return sorted(
-        d.replica for d in made.decisions if d.kind is DecisionKind.REMOVE and d.cause.kind is CauseKind.DISPLACED
-    )
+from tests.planner.worlds import later
 
 
 def expecting(fleet: Fleet, *, high: float, **more: Any) -> Plan:
     """The plan when requests for `high` are expected, so many lanes at once."""
     return planned(fleet, expect(entry(high, name="high", last_used_ms=fleet.now, **more), made=fleet.now))
-
-
-LOW = profile("low", 2, gib=18, priority=50, max_per_host=1)
-HIGH = profile("high", 1, gib=18, priority=200)
 
 
 def test_the_less_important_gives_way_and_one_of_it_stays() -> None:
@@ -192,10 +162,6 @@ def test_one_plan_moves_so_many() -> None:
         assert len(made.report.unplaced) == 3 - most
 
 
-def on(p: Profile, *names: str) -> Profile:
-    return replace(p, placement=PlacementRules(allow_hosts=names))  # type: ignore[arg-type]
-
-
 def chained() -> Fleet:
     """Each can only go where the next one stands, and only the last has a free host to go to."""
     first, second, new = profile("b", 1, gib=18), profile("c", 1, gib=18), profile("a", 1, gib=18)
@@ -330,100 +296,6 @@ def test_a_large_fleet_makes_room_among_the_hosts_that_matter(monkeypatch: pytes
     fleet = standing(filled, replace(LOW, replicas_min=2, replicas_max=2), hosts=8)
     made = wants(fleet, HIGH).plan()
     assert [r.partition("/")[0] for r in gave_way(made)] == ["low"]
-
-
-# -- nothing to do ---------------------------------------------------------------------------------------------------
-
-
-def crowded(seed: int) -> Fleet:
-    """A full fleet where more is wanted than there is room for, after something else stood there."""
-    chance = random.Random(seed)
-    sizes = (4, 6, 9, 12, 18)
-
-    def some(names: str) -> tuple[Profile, ...]:
-        return tuple(
-            profile(
-                n,
-                chance.randrange(1, 4),
-                gib=chance.choice(sizes),
-                priority=chance.choice((50, 100, 200)),
-                max_per_host=chance.choice((1, 2)),
-                timing=Timing(min_residency_ms=0),
-            )
-            for n in names
-        )
-
-    fleet = Fleet(hosts=tuple(host(f"h{n}", rack=f"r{n % 2}") for n in range(4)), profiles=some("abc"))
-    stood = fleet.applied(fleet.plan(), later_ms=RESTED)
-    return wants(stood, *some("defg"))
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_once_carried_out_a_plan_asks_for_nothing_more(seed: int) -> None:
-    fleet = budget(crowded(seed), moves=MoveLimits(per_plan=99))
-    last: list[str] = []
-    for _ in range(6):
-        made = fleet.plan()
-        if made.to_do == ():
-            return
-        fleet, last = later(made, fleet), decisions(made)
-    raise AssertionError(f"still at it: {last}")
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_the_order_of_files_changes_nothing(seed: int) -> None:
-    fleet = crowded(seed)
-    assert seats(shuffled(fleet, random.Random(seed)).plan()) == seats(fleet.plan())
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_other_names_in_the_same_order_change_nothing_but_names(seed: int) -> None:
-    fleet = crowded(seed)
-    names = {h.id: f"node-{h.id}" for h in fleet.hosts}
-    fresh = replace(fleet, parent=None, reports={})
-    renamed = fresh.but(hosts=tuple(replace(h, id=names[h.id]) for h in fresh.hosts))  # type: ignore[arg-type]
-    found = seats(fresh.plan())
-    assert seats(renamed.plan()) == {r: names[h] for r, h in found.items()}  # type: ignore[index]
-
-
-def test_where_everybody_has_a_seat_nobody_is_moved_for_a_better_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = standing(profile("one", 2, gib=10), profile("two", 2, gib=10), hosts=4)
-
-    def never(*_: Any, **__: Any) -> Any:
-        raise AssertionError("a complete placement is not looked at")
-
-    monkeypatch.setattr(room, "gather_movers", never)
-    assert fleet.plan().to_do == ()
-
-
-# -- repacking -------------------------------------------------------------------------------------------------------
-
-
-def late_fleet(load_ms: int, *, again_ms: int = 1_000) -> Fleet:
-    """`new` has its weights on h0, where `old` stands; it fits on h1 too, where it would have to fetch them."""
-    old = profile("old", 1, gib=18, timing=Timing(load_ms=again_ms, warm_ms=1_000, min_residency_ms=0))
-    new = profile("new", 1, gib=18, timing=Timing(load_ms=load_ms, warm_ms=1_000, min_residency_ms=0))
-    fleet = Fleet(hosts=(host("h0"), host("h1")), profiles=(old,))
-    stood = fleet.applied(fleet.plan(), later_ms=RESTED)
-    weights = tuple(sorted(f.sha256 for f in new.configs[0].artifact.files))
-    seen = stood.reports["h0"]
-    assert seen is not None
-    return stood.but(profiles=(old, new)).reporting("h0", cached=tuple(sorted({*seen.cached, *weights})))
-
-
-def test_one_that_stands_moves_for_a_new_one_when_that_pays() -> None:
-    made = late_fleet(repack.GAIN_MS * 3).plan()
-    assert seats(made) == {"new/1": "h0", "old/1": "h1"}
-
-
-def test_a_gain_that_is_not_worth_a_move_uses_what_is_free() -> None:
-    made = late_fleet(repack.GAIN_MS // 2).plan()
-    assert seats(made) == {"new/1": "h1", "old/1": "h0"}
-
-
-def test_what_the_other_loses_by_its_new_start_counts_against_the_gain() -> None:
-    made = late_fleet(repack.GAIN_MS * 3, again_ms=repack.GAIN_MS * 5 // 2).plan()
-    assert seats(made) == {"new/1": "h1", "old/1": "h0"}
 
 
 @pytest.mark.parametrize(("standing", "most"), [(10, 64), (256, 64), (400, 100), (20_000, 256)])
