@@ -21,7 +21,7 @@ from gridops.planner.draft import Draft, Item
 from gridops.planner.openings import Opening
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
-from gridops.planner.world import look
+from gridops.planner.views import look
 
 CAUSE = Cause(kind=CauseKind.INTENT, detail="a pod came")
 

@@ -18,8 +18,9 @@ from gridops.planner.recall import Recall
 from gridops.planner.room import make_room
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
+from gridops.planner.views import look
 from gridops.planner.why import homeless, in_lines, lines_for, records_rejected
-from gridops.planner.world import Inputs, look
+from gridops.planner.world import Inputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ question whose rule they hold. Called by the controller and by `gridops plan`. I
 never takes away what it could not replace. (`docs/where.md` goes on from here to single functions.)
 
 1  What is there
-   `world`          which hosts are open, throttled, silent, draining, lost, not ours; too many silent at once
+   `standing`       which hosts are open, throttled, silent, draining, lost, not ours; too many silent at once
+   `views`          each host as it is seen: its rooms, engines, disk, what is ours; `world` has the nouns
    `declared`       a snapshot of declarations alone, before any host has reported
    `recall`         what the last plan leaves for this one: cheaper, never other
    `footprint.ledger` (below us) says what may be planned on a device: reserve, external use, headroom, RAM, cut cards
@@ -92,8 +93,9 @@ from gridops.planner.recall import Recall
 from gridops.planner.room import make_room
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose, retirements
+from gridops.planner.views import look
 from gridops.planner.why import unplaced
-from gridops.planner.world import Inputs, look
+from gridops.planner.world import Inputs
 
 __all__ = ["Inputs", "Recall", "plan"]
 

@@ -20,7 +20,7 @@ from gridops.planner.draft import begin
 from gridops.planner.gather import gather
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
-from gridops.planner.world import look
+from gridops.planner.views import look
 from tests.planner.fleet import Fleet, config, host, profile
 
 MICRO = 1_000_000

@@ -19,7 +19,7 @@ from gridops.planner.movers import gather_movers
 from gridops.planner.place import place
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
-from gridops.planner.world import look
+from gridops.planner.views import look
 from tests.planner.fleet import NOW, Fleet, config, host, profile
 from tests.planner.test_targets_forecast import entry, expect, planned
 

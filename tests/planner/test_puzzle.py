@@ -15,7 +15,7 @@ from gridops.planner.place import place
 from gridops.planner.puzzle import Puzzle
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
-from gridops.planner.world import look
+from gridops.planner.views import look
 from tests.planner.puzzles import plain, puzzle, state, wrongs
 from tests.planner.worlds import change, later, make_fleet, rolled
 

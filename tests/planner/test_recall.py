@@ -20,14 +20,14 @@ from gridops.model.plan import Plan
 from gridops.model.policy import Headroom, PlanningPolicy, Search
 from gridops.model.profile import Colocation, PlacementRules, Profile, Restart
 from gridops.model.snapshot import HostReport, HostState, Residency, ResidencyState, Snapshot
-from gridops.planner import gather, world
+from gridops.planner import gather, views
 from gridops.planner.constants import LEARN_VALID_MS
 from gridops.planner.learned import revision_of
 from gridops.planner.planner import Inputs, Recall, plan
 from gridops.planner.prospects import Prospect
 from gridops.planner.rank_harm import Harms
 from gridops.planner.recall import Shelf
-from gridops.planner.world import look
+from gridops.planner.views import look
 from tests.planner.fleet import GIB, Fleet, config, digest, host, profile, report, with_external
 from tests.planner.worlds import Cook, Drawn, change, later, make_fleet, rolled
 
@@ -325,7 +325,7 @@ def test_what_was_learned_too_long_ago_is_not_remembered_either() -> None:
 def test_what_is_the_same_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, recall = standing(), Recall()
     plan(fleet.inputs(), recall)
-    judged, viewed = counted(monkeypatch, gather, "judge"), counted(monkeypatch, world, "_new_view")
+    judged, viewed = counted(monkeypatch, gather, "judge"), counted(monkeypatch, views, "_new_view")
     plan(heard(fleet, "h03", generation=9).inputs(), recall)
     assert viewed == ["h03"]
     stands = [a.replica for a in parent(fleet).placement if a.seat.host == "h03"]

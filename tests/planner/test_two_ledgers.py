@@ -24,7 +24,7 @@ from gridops.planner.draft import begin
 from gridops.planner.eligible import Way, judge
 from gridops.planner.gather import gather
 from gridops.planner.targets import choose
-from gridops.planner.world import look
+from gridops.planner.views import look
 from tests.planner.fleet import Fleet, codes_of, config, decisions, device, digest, host, laptop, profile
 
 ROOMY = PlanningPolicy(headroom=Headroom(memory_ppm=0))

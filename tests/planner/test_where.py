@@ -28,7 +28,7 @@ from gridops.planner.render_words import Context
 from gridops.planner.seats import Seats
 from gridops.planner.speed_devices import known_device
 from gridops.planner.targets import choose
-from gridops.planner.world import look
+from gridops.planner.views import look
 from tests.planner.fleet import NOW, Fleet, config, device, digest, host, laptop, profile, running, seats
 from tests.planner.test_targets_forecast import entry, expect
 
