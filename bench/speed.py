@@ -106,10 +106,15 @@ def main(arguments: Sequence[str]) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.grow is not None:
         grow(chosen.grow, chosen.rounds)
-    elif chosen.profile is not None:
-        profile(next(c for c in CASES if chosen.profile in c.name), fresh=chosen.fresh)
+        return
+    wanted = chosen.only if chosen.profile is None else chosen.profile
+    cases = [c for c in CASES if wanted in c.name]
+    if not cases:
+        parser.error(f"no case has {wanted!r} in its name; there are {'; '.join(c.name for c in CASES)}")
+    if chosen.profile is not None:
+        profile(cases[0], fresh=chosen.fresh)
     else:
-        table([c for c in CASES if chosen.only in c.name], chosen.rounds)
+        table(cases, chosen.rounds)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ One line per room; below, one line per module, as its own docstring says it. A r
 in the table; [the architecture](explanation/architecture.md) says why, and [where is the rule that ...?](where.md)
 answers single questions."""
 MAP_FOOT = """\
-Beside the rooms: [examples](../examples) are whole repositories of operators, [bench](../bench) measures,
+Beside the rooms: [examples](../examples) are whole repositories of operators, [bench](../bench/README.md) measures,
 [tests/tidy](../tests/tidy) checks the house itself, and [.importlinter](../.importlinter) its floors and doors."""
 CODES_HEAD = """\
 Each problem in a file, each refusal and each reason of the planner has one code that never changes its meaning.

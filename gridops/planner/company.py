@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gridops.base.ids import ProfileName
-from gridops.base.units import counted
 from gridops.model.profile import Profile
 
 
@@ -37,6 +36,5 @@ def conflict(
             )
     most = profile.colocation.max
     if most is not None and together > most:
-        held = counted(len(others), "other model")
-        return Conflict(f"it holds {held}, at most {most - 1} accepted", together, most)
+        return Conflict(f"it holds {len(others)} other models, at most {most - 1} accepted", together, most)
     return None
