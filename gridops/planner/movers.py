@@ -2,7 +2,7 @@
 
 Who may be disturbed: replicas that run by the plan, on hosts that are open, past their minimum residency, neither
 pinned nor in doubt. In large fleets only hosts that matter to those who look are taken in, so that the work stays
-bounded however large the fleet is. Called by `room`; decides nothing about who goes where.
+bounded however large the fleet is. Called by `room`; decides nothing about who goes where (`ground`: what hosts have).
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
-
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
 from gridops.model.profile import FootprintSource, Profile
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.eligible import is_gpu_work
 from gridops.planner.grid import ENDLESS
+from gridops.planner.ground import Numbers, barred_by_price, ground_of
 from gridops.planner.harm import Harm, Needs, Urgency
 from gridops.planner.incumbents import Incumbent, Verdict, names_of, residency_of
 from gridops.planner.openings import Opening
-from gridops.planner.pieces import Ground, Kind, Option, Options, Piece, Spot
+from gridops.planner.pieces import Kind, Option, Options, Piece, Spot
 from gridops.planner.puzzle import Puzzle
-from gridops.planner.rank import UNKNOWN_PRICE_MICRO
 from gridops.planner.seats import Seats
 from gridops.planner.targets import count
 from gridops.planner.vicinity import rows_near
@@ -123,9 +121,10 @@ class _Maker:
                 anchored.add(self.kind[seated.assignment.profile])
         found += [(Mover(item.replica, item.profile.name, None, item), None) for item in self.wanting]
         self.movers, self.spots = [m for m, _ in found], [s for _, s in found]
-        ground = self._ground()
+        stand = [(self.kind[m.profile], spot, m.item) for m, spot in zip(self.movers, self.spots, strict=True)]
+        ground = ground_of(self.draft, self.grid, self.rows, Numbers(self.host, self.number), stand)
         pieces = self._pieces()
-        barred = self._barred(ground)
+        barred = barred_by_price(self.draft, self.grid, self.rows, ground)
         kinds = [self._kind_of(name, barred) for name in self.names]
         puzzle = Puzzle(kinds, pieces, ground, frozenset(anchored))
         for n, spot in enumerate(self.spots):
@@ -297,90 +296,10 @@ class _Maker:
             return True
         return self.now - here.since_ms >= profile.timing.min_residency_ms
 
-    # -- hosts -------------------------------------------------------------------------------------------------------
-
-    def _ground(self) -> Ground:
-        """What every host has left beside the pieces."""
-        grid, rows = self.grid, np.array(self.rows, np.int64)
-
-        def column(values: np.ndarray) -> list[int]:
-            found: list[int] = values[rows].tolist()
-            return found
-
-        def table(values: np.ndarray) -> list[list[int]]:
-            found: list[list[int]] = values[rows].tolist()
-            return found
-
-        boards = self.draft.board.rows
-        ground = Ground(
-            free=table(grid.open - grid.used),
-            slack=table(grid.raw - grid.open),
-            gpu=table(grid.gpu - grid.used_gpu),
-            ram=column(grid.ram),
-            slots=column(grid.limit - grid.present),
-            disk=column(grid.disk_free),
-            counts=[{} for _ in self.rows],
-            price=[0] * len(rows),
-            held=[
-                len(boards[row].desired) + (len(boards[row].kept) if boards[row].is_paid() else 0) for row in self.rows
-            ],
-        )
-        for name, there in sorted(grid.company.rows.items()):
-            for row, many in there.items():
-                if (host := self.host.get(row)) is not None:
-                    ground.counts[host][self.number[name]] = many
-        for mover, spot in zip(self.movers, self.spots, strict=True):
-            if spot is not None:
-                self._lift(ground, self.kind[mover.profile], spot)
-        for mover in self.movers:
-            # Whoever is to leave does not count where it stands: it would count twice once it has a seat.
-            origin = mover.item.origin if mover.item is not None else None
-            row = grid.row.get(origin.host, -1) if origin is not None else -1
-            if row in self.host and mover.replica in boards[row].desired:
-                _one_less(ground.counts[self.host[row]], self.kind[mover.profile])
-        self._prices(ground)
-        return ground
-
-    def _lift(self, ground: Ground, kind: int, spot: Spot) -> None:
-        host, option, pools = spot
-        for column in pools:
-            ground.free[host][column] += option.need
-            ground.gpu[host][column] += option.need if option.gpu else 0
-        if option.ram:
-            ground.free[host][ground.ram[host]] += option.ram
-        ground.slots[host] += 1
-        ground.disk[host] += option.missing
-        ground.held[host] -= 1
-        _one_less(ground.counts[host], kind)
-
-    def _prices(self, ground: Ground) -> None:
-        ceiling = self.draft.world.budgets.price
-        if ceiling is None:
-            return
-        known = [0 if p == UNKNOWN_PRICE_MICRO else p for p in self.grid.price[self.rows].tolist()]
-        ground.price[:] = known
-        emptied = {s.host for s in self.spots if s is not None and not ground.held[s.host]}
-        ground.money = ceiling.max_per_hour_micro - self.draft.board.price_micro + sum(known[h] for h in emptied)
-
-    def _barred(self, ground: Ground) -> frozenset[int]:
-        """Hosts that nobody new may open: of unknown price where that is refused, and all while it costs too much."""
-        ceiling = self.draft.world.budgets.price
-        if ceiling is None:
-            return frozenset()
-        over = self.draft.board.price_micro > ceiling.max_per_hour_micro
-        unknown = (self.grid.price[self.rows] == UNKNOWN_PRICE_MICRO) & (ceiling.unknown == "refuse")
-        return frozenset(h for h, held in enumerate(ground.held) if not held and (over or bool(unknown[h])))
-
 
 def is_home(seated: Seated) -> bool:
     """It stands there by the plan in force, and nothing was going to change that."""
     return seated.origin is not None and seated.cause is None
-
-
-def _one_less(counts: dict[int, int], kind: int) -> None:
-    counts[kind] -= 1
-    if not counts[kind]:
-        del counts[kind]
 
 
 def _free(origin: Incumbent, host: HostId) -> bool:

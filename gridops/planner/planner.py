@@ -40,12 +40,12 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
    `scarce`         what a seat takes from others: the large host is kept for who needs it
    `fill`           the emptiest instead of the tightest, for profiles that ask for it
    `place`          seat by seat; changes in place, beside the old process or after it
-   `seats`          all hosts at once: failure domains, price, what people review; its arrays are `openings` (room and
-                    time), `prospects` and `fittings` (what lasts), `grid` and `terrain` (hosts)
+   `seats`          all hosts at once: failure domains, price, what people review (`table` compares); its arrays are
+                    `openings` (room, time), `prospects` and `fittings` (what lasts), `grid` and `terrain` (hosts)
 
 7  Making room
    `room`           for whom, how many may be displaced, in what order; the board has the last word, all or nothing
-   `movers`         who may be disturbed at all: rested, settled, not pinned; who counts as more at stake
+   `movers`         who may be disturbed at all: rested, settled, not pinned; who is more at stake (`ground`: the hosts)
    `permit`         who may take whose place; the last one that serves never goes
    `chains`         the first answer: chains of pushes over several hosts
    `search`         the next ones, by counted steps (`steps` small, `ruin` large, `draws` chance, `prices` of room)

@@ -6,9 +6,9 @@ terms are `rank`'s, and the seat itself is made by the board, which has the last
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, cast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -28,20 +28,10 @@ from gridops.planner.rank import UNKNOWN_PRICE_MICRO, Rank
 from gridops.planner.rank_harm import Harms
 from gridops.planner.recall import Shelf
 from gridops.planner.scarce import scarcity_of
+from gridops.planner.table import Column, Lazy, Table, column_of
 
 OPENINGS_KEPT = 1_000_000
 """Hosts times profiles up to which openings are kept for the next plan. A profile's row takes some 50 bytes."""
-
-
-class Term(NamedTuple):
-    """How to find a term: of some rows, and of one. Made when first needed."""
-
-    some: Callable[[Ints], Ints]
-    one: Callable[[int], int]
-
-
-Column: TypeAlias = Term | int
-"""A number where the term is the same for all rows."""
 
 
 class Candidate(NamedTuple):
@@ -60,73 +50,6 @@ class Found:
     best: Candidate
     second: tuple[Rank, HostId] | None
     hosts: int
-
-
-@dataclass(slots=True)
-class Table:
-    """One opening as the item sees it: rows with room, and their terms as columns."""
-
-    opening: Opening
-    places: Ints
-    """Positions within the opening."""
-    columns: list[Column]
-    reviewed: Ints | int
-    """Part of the harm that is not the opening's."""
-    _told: list[tuple[Rank, int]] = field(default_factory=list)
-    """The best rows so far, in order."""
-    _rest: list[tuple[tuple[int, ...], Ints]] | None = None
-    """The others: groups with the terms in which they are equal, the best group last."""
-
-    def best(self, without: Collection[int]) -> tuple[Rank, int] | None:
-        """The best row that is not among these, and its terms."""
-        n = 0
-        while n < len(self._told) or self._tell():
-            if self._told[n][1] not in without:
-                return self._told[n]
-            n += 1
-        return None
-
-    def _tell(self) -> bool:
-        """Find the next best row: the columns are compared from the left, among those still equal."""
-        if self._rest is None:
-            self._rest = [((), np.arange(len(self.places)))] if len(self.places) else []
-        if not self._rest:
-            return False
-        equal, at = self._rest.pop()
-        for term in self.columns[len(equal) :]:
-            if isinstance(term, int):
-                equal = *equal, term
-            elif len(at) == 1:
-                equal = *equal, term.one(int(at[0]))
-            else:
-                values = term.some(at)
-                best = values.min()
-                least = values == best
-                if np.count_nonzero(least) < len(at):
-                    self._rest.append((equal, at[~least]))
-                    at = at[least]
-                equal = *equal, int(best)
-        chosen = 0  # rows stand in the order of host names
-        if len(at) > 1 and self.opening.mixed:
-            parts = list(zip(*(p.tolist() for p in self.parts(at)), strict=True))
-            chosen = parts.index(min(parts))
-        if len(at) > 1:
-            self._rest.append((equal, at[1:] if not chosen else np.delete(at, chosen)))
-        first = int(at[chosen])
-        self._told.append((self._rank(first, equal), int(self.opening.rows[self.places[first]])))
-        return True
-
-    def rank(self, n: int) -> Rank:
-        """All terms of one row."""
-        return self._rank(n, tuple(c if isinstance(c, int) else c.one(n) for c in self.columns))
-
-    def _rank(self, n: int, terms: tuple[int, ...]) -> Rank:
-        reviewed = self.reviewed if isinstance(self.reviewed, int) else int(self.reviewed[n])
-        return Rank._make((*terms, *self.opening.parts_of(int(self.places[n])), reviewed))
-
-    def parts(self, at: Ints) -> tuple[Ints, ...]:
-        reviewed = np.full(len(at), self.reviewed) if isinstance(self.reviewed, int) else self.reviewed[at]
-        return (*self.opening.parts(self.places[at]), reviewed)
 
 
 class Seats:
@@ -275,20 +198,20 @@ class Seats:
         grid, rows = self.grid, opening.rows[places]
         same, sharing = self._domains(item, rows)
         even = item.profile.placement.even
-        left = Term(lambda at: opening.left[places[at]] >> MIB, lambda n: int(opening.left[places[n]]) >> MIB)
+        left = Lazy(lambda at: opening.left[places[at]] >> MIB, lambda n: int(opening.left[places[n]]) >> MIB)
         unproposed: Column = 0
         proposed = self.draft.world.proposed.get(item.replica)
         if proposed is not None:
-            unproposed = _term((rows != grid.row.get(proposed, -1)).astype(np.int64))
+            unproposed = column_of((rows != grid.row.get(proposed, -1)).astype(np.int64))
         return [
             same,
             opening.position,
-            _term(opening.harm[places] + reviewed if not isinstance(reviewed, int) else opening.harm[places]),
+            column_of(opening.harm[places] + reviewed if not isinstance(reviewed, int) else opening.harm[places]),
             sharing,
             unproposed,
-            _term(np.where(grid.holds[rows], 0, grid.price[rows])) if grid.priced else 0,
-            Term(lambda at: filled(opening, places[at]), lambda n: filled_of(opening, int(places[n]))) if even else 0,
-            Term(lambda at: opening.stranded(places[at]), lambda n: opening.stranded_of(int(places[n]))),
+            column_of(np.where(grid.holds[rows], 0, grid.price[rows])) if grid.priced else 0,
+            Lazy(lambda at: filled(opening, places[at]), lambda n: filled_of(opening, int(places[n]))) if even else 0,
+            Lazy(lambda at: opening.stranded(places[at]), lambda n: opening.stranded_of(int(places[n]))),
             0 if even else left,
         ]
 
@@ -305,8 +228,8 @@ class Seats:
         same: Column = 0
         if least and np.count_nonzero(taken) < least:
             mine = numbers[rows]
-            same = _term(((mine < 0) | (taken[mine] > 0)).astype(np.int64))
-        return same, Term(lambda at: taken[numbers[rows[at]]], lambda n: int(taken[numbers[rows[n]]]))
+            same = column_of(((mine < 0) | (taken[mine] > 0)).astype(np.int64))
+        return same, Lazy(lambda at: taken[numbers[rows[at]]], lambda n: int(taken[numbers[rows[n]]]))
 
     def _own_place(self, item: Item, openings: Sequence[Opening]) -> Candidate | None:
         """The best seat on the host it stands on, beside or instead of its former self: it only leaves its devices."""
@@ -346,10 +269,6 @@ def _first(tables: Sequence[Table], without: Sequence[int], grid: Grid) -> tuple
         return None
     rank, row, table = min(found, key=lambda f: f[:2])
     return rank, grid.ids[row], table
-
-
-def _term(column: Ints) -> Term:
-    return Term(column.__getitem__, lambda n: int(column[n]))
 
 
 def _union(rows: Sequence[Ints]) -> Ints:
