@@ -152,7 +152,7 @@ class Board:
         full = limit is not None and running >= limit
         return full or bad_company(board, profile, board.profiles(instead) + leaving, self.world) is not None
 
-    def given_up(self, host: HostId | None, replica: ReplicaId) -> int:
+    def price_saved(self, host: HostId | None, replica: ReplicaId) -> int:
         """What is saved when the replica leaves the host: its price, if nothing else is left there."""
         board = self.hosts.get(host) if host is not None else None
         if board is None or board.kept or list(board.desired) != [replica]:
@@ -166,7 +166,7 @@ class Board:
         price = board.view.host.price_per_hour_micro
         if price is None:
             return _line(board, codes.PRICE_UNKNOWN, "its price is unknown") if ceiling.unknown == "refuse" else None
-        others = self.price_micro - self.given_up(ask.leaves, ask.replica)
+        others = self.price_micro - self.price_saved(ask.leaves, ask.replica)
         if others + price > ceiling.max_per_hour_micro:
             spent, most = (render_price(v) for v in (others, ceiling.max_per_hour_micro))
             return _line(
@@ -227,7 +227,7 @@ def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Of
     view, way = board.view, ask.way
     per_device = way.need.device_bytes + (way.need.host_bytes if on_ram(view, way) else 0)
     answers = [(room, _fit(board, room, per_device, way.gpu, former, live)) for room in way.rooms]
-    fitting = _in_order([(f.free_bytes, r) for r, f in answers if f.answer is Answer.FITS], ask.profile, per_device)
+    fitting = _by_fill([(f.free_bytes, r) for r, f in answers if f.answer is Answer.FITS], ask.profile, per_device)
     chosen = _choose(tuple(r for _, r in fitting), way, even=ask.profile.placement.even)
     if chosen is None:
         return _no_set(board, way, {room.id: fit.free_bytes for room, fit in answers}, per_device)
@@ -273,7 +273,7 @@ def _fit(board: HostBoard, room: DeviceRoom, need_bytes: int, gpu: bool, former:
     return fits(room, board.use(room.id, live=live, without=former), need_bytes, gpu=gpu, new=grows)
 
 
-def _in_order(fitting: list[tuple[int, DeviceRoom]], profile: Profile, need: int) -> list[tuple[int, DeviceRoom]]:
+def _by_fill(fitting: list[tuple[int, DeviceRoom]], profile: Profile, need: int) -> list[tuple[int, DeviceRoom]]:
     """Devices that fit, with what is free on each: tightest first, or by the share that would be left, most first."""
     if not profile.placement.even:
         return sorted(fitting, key=lambda f: (f[0], _natural(f[1])))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gridops.base.ids import HostId, ReplicaId, replica_key
-from gridops.model.plan import Cause, CauseKind, Choice, ChosenBy, Term
+from gridops.model.plan import Cause, CauseKind, Choice, ChosenBy
 from gridops.planner.draft import Draft, Item, Seated
-from gridops.planner.rank import Rank
+from gridops.planner.rank import Rank, side_by_side
 from gridops.planner.seats import Found, Seats
 
 _ANY = Cause(kind=CauseKind.INTENT, detail="is asked for")
@@ -86,7 +86,7 @@ def _choice(seated: Seated, own: Found | None, found: Found | None, by: ChosenBy
         replica=seated.assignment.replica,
         host=host,
         runner_up=None if other is None else other[1],
-        terms=() if mine is None else _terms(mine, None if other is None else other[0]),
+        terms=() if mine is None else side_by_side(mine, None if other is None else other[0]),
         fits=max(1, hosts + int(by is ChosenBy.STAYS)),
         by=None if won and by is ChosenBy.TOGETHER else by,
     )
@@ -97,11 +97,3 @@ def _other(found: Found | None, host: HostId) -> tuple[Rank, HostId] | None:
     if found is None:
         return None
     return found.second if found.best.host == host else (found.best.rank, found.best.host)
-
-
-def _terms(winner: Rank, runner_up: Rank | None) -> tuple[Term, ...]:
-    second = (None,) * len(winner) if runner_up is None else runner_up
-    return tuple(
-        Term(name=name, winner=mine, runner_up=theirs)
-        for name, mine, theirs in zip(winner._fields, winner, second, strict=True)
-    )

@@ -34,7 +34,7 @@ def gather(world: World) -> tuple[Incumbent, ...]:
     taken.update([i.former for i in judged.values()])
     taken.difference_update(released)
     more = _adopted(world, taken)
-    if not more and not names and _in_order(world):
+    if not more and not names and _is_sorted(world):
         return tuple(judged.values())
     for adopted in more:
         before = released.get(adopted.replica)
@@ -43,7 +43,7 @@ def gather(world: World) -> tuple[Incumbent, ...]:
     return tuple(sorted(judged.values(), key=lambda i: (i.assignment.profile, replica_key(i.replica))))
 
 
-def _in_order(world: World) -> bool:
+def _is_sorted(world: World) -> bool:
     """The parent's placement is by profile and number already."""
     parent = world.inputs.parent
     shelf: Shelf[tuple[bool]] = world.recall.shelf("in order")

@@ -200,7 +200,7 @@ class Opening:
 
     def _strand(self, at: Ints, states: Ints) -> Ints:
         grid, rows, need = self.grid, self.rows[at], self.need[at][:, None]
-        before, kinds = np.maximum(grid.free[rows], 0), grid.shape[rows]
+        before, shapes = np.maximum(grid.free[rows], 0), grid.shape[rows]
         room = self.usable[at] & (before >= need)
         after, free = before.copy(), np.where(room, before, ENDLESS)
         if self.count == 1:
@@ -211,7 +211,7 @@ class Opening:
         if self.prospect.needs_ram:
             after[np.arange(len(rows)), grid.ram[rows]] -= self.ram_need[at]
         after = np.maximum(after, 0)
-        lost: Ints = self._scarcity.of_states(grid, states, rows) - self._scarcity.kept(kinds, after)
+        lost: Ints = self._scarcity.of_states(grid, states, rows) - self._scarcity.worth(shapes, after)
         return lost // (NANO // PPM)
 
     # -- room --------------------------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gridops.base.ids import DeviceId
-from gridops.model.plan import Choice, Term
+from gridops.model.plan import Choice
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.draft import Draft, Item, may_dip
 from gridops.planner.eligible import Way
 from gridops.planner.order import in_order
+from gridops.planner.rank import side_by_side
 from gridops.planner.seats import Found, Seats
 from gridops.planner.why import rejected
 
@@ -79,15 +80,11 @@ def _on(way: Way, devices: tuple[DeviceId, ...]) -> Way:
 def _choice(draft: Draft, item: Item, found: Found) -> Choice:
     """Winner and runner-up by term. The runner-up is the best other host."""
     second = found.second
-    terms = tuple(
-        Term(name=name, winner=value, runner_up=second[0][n] if second is not None else None)
-        for n, (name, value) in enumerate(found.best.rank._asdict().items())
-    )
     return Choice(
         replica=item.replica,
         host=found.best.host,
         runner_up=second[1] if second is not None else None,
-        terms=terms,
+        terms=side_by_side(found.best.rank, second[0] if second is not None else None),
         fits=found.hosts,
         rejected=rejected(draft, item),
     )

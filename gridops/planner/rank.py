@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gridops.model.plan import Term
+
 UNKNOWN_PRICE_MICRO = 10**15
 """A price nobody states counts as higher than any that is stated."""
 
@@ -50,6 +52,15 @@ class Rank(NamedTuple):
     """The owner comes back, or the host throttles further."""
     harm_reviewed: int = 0
     """What overturning a proposal under review has to be worth."""
+
+
+def side_by_side(winner: Rank, runner_up: Rank | None) -> tuple[Term, ...]:
+    """Both term by term, as a report shows them. Without a runner-up the winner alone."""
+    second = (None,) * len(winner) if runner_up is None else runner_up
+    return tuple(
+        Term(name=name, winner=mine, runner_up=theirs)
+        for name, mine, theirs in zip(winner._fields, winner, second, strict=True)
+    )
 
 
 PARTS = tuple(name for name in Rank._fields if name.startswith("harm_"))

@@ -42,9 +42,9 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     if not wanting and not pinned:
         if left:
             return tuple(left)
-        crowded = _crowded(seats)
-        if crowded:
-            return _search(seats, (), draft.world.budgets.moves.per_plan, 0, crowded).still
+        close = _too_close(seats)
+        if close:
+            return _search(seats, (), draft.world.budgets.moves.per_plan, 0, close).still
         _repack(seats)
         return ()
     needs, chosen = Needs(draft.world), {i.replica for i in wanting}
@@ -85,7 +85,7 @@ class _Made:
     still: tuple[Item, ...]
 
 
-def _crowded(seats: Seats) -> list[Item]:
+def _too_close(seats: Seats) -> list[Item]:
     """Newcomers with a seat whose profile stands in fewer failure domains than it should: others may move for them."""
     draft = seats.draft
     found = list[Item]()

@@ -61,21 +61,21 @@ class Scarcity:
         self._take(grid, [kinds[sorted(wanted)[n]] for n in dearest.tolist()])
         self.price: Ints = price[dearest]
         self._numbers: dict[tuple[int, bytes], int] | None = None
-        self._usable: Ints = np.zeros(0, np.int64)
+        self._worths: Ints = np.zeros(0, np.int64)
 
     def of_states(self, grid: Grid, states: Ints, rows: Ints) -> Ints:
-        """`kept` of hosts as they stand, each of these states by one of these rows."""
+        """`worth` of hosts as they stand, each of these states by one of these rows."""
         if self._numbers is not grid.numbers:
-            self._numbers, self._usable = grid.numbers, np.zeros(0, np.int64)
-        if (more := grid.known_states - len(self._usable)) > 0:
-            self._usable = np.concatenate([self._usable, np.full(more, -1, np.int64)])
-        unknown = self._usable[states] < 0
+            self._numbers, self._worths = grid.numbers, np.zeros(0, np.int64)
+        if (more := grid.known_states - len(self._worths)) > 0:
+            self._worths = np.concatenate([self._worths, np.full(more, -1, np.int64)])
+        unknown = self._worths[states] < 0
         if unknown.any():
             asked = rows[unknown]
-            self._usable[states[unknown]] = self.kept(grid.shape[asked], np.maximum(grid.free[asked], 0))
-        return self._usable[states]
+            self._worths[states[unknown]] = self.worth(grid.shape[asked], np.maximum(grid.free[asked], 0))
+        return self._worths[states]
 
-    def kept(self, shape: Ints, free: Ints) -> Ints:
+    def worth(self, shape: Ints, free: Ints) -> Ints:
         """What the places are worth that hosts of these shapes have with so much free (rows x pools), in billionths."""
         worth: Ints = (self._hold(shape, free) * self.price[:, None]).sum(0)
         return worth

@@ -176,7 +176,7 @@ class Seats:
         ceiling = self.draft.world.budgets.price
         if ceiling is not None:
             price = grid.price[opening.rows]
-            others = self.draft.board.price_micro - self.draft.board.given_up(item.home, item.replica)
+            others = self.draft.board.price_micro - self.draft.board.price_saved(item.home, item.replica)
             too_dear = others + price > ceiling.max_per_hour_micro
             too_dear = np.where(price == UNKNOWN_PRICE_MICRO, ceiling.unknown == "refuse", too_dear)
             fits = fits & (grid.holds[opening.rows] | ~too_dear)
