@@ -63,5 +63,5 @@ def side_by_side(winner: Rank, runner_up: Rank | None) -> tuple[Term, ...]:
     )
 
 
-PARTS = tuple(name for name in Rank._fields if name.startswith("harm_"))
+HARM_PARTS = tuple(name for name in Rank._fields if name.startswith("harm_"))
 """What `harm` is the sum of. They stand last: they explain, and decide only between equals."""

@@ -21,7 +21,7 @@ from gridops.planner.gather import gather
 from gridops.planner.learned import revision_of
 from gridops.planner.place import place
 from gridops.planner.planner import Inputs, plan
-from gridops.planner.rank import PARTS, Rank
+from gridops.planner.rank import HARM_PARTS, Rank
 from gridops.planner.render_explain import explain_lines
 from gridops.planner.render_text import Style
 from gridops.planner.render_words import Context
@@ -108,9 +108,9 @@ def test_what_is_there_comes_first_and_a_persons_machine_last() -> None:
 def test_harm_is_the_sum_of_its_parts_and_the_report_shows_them() -> None:
     fleet = cached(Fleet(hosts=(host("ant"), laptop("bee")), profiles=(WANTED,)), "bee")
     found = terms(made(fleet))
-    assert set(PARTS) < set(found) == set(Rank._fields)
+    assert set(HARM_PARTS) < set(found) == set(Rank._fields)
     for side in (0, 1):
-        assert found["harm"][side] == sum(found[p][side] or 0 for p in PARTS)
+        assert found["harm"][side] == sum(found[p][side] or 0 for p in HARM_PARTS)
     assert found["harm_starting"] == (5_000, 35_000)
     assert found["harm_interrupted"] == (1_000, 0)
 

@@ -16,7 +16,7 @@ from gridops.model.fleet import Link
 from gridops.model.learned import FailedStarts, Learned, LearnedTime, MeasuredSpeed, TimeKind
 from gridops.planner.check import check
 from gridops.planner.planner import Inputs, plan
-from gridops.planner.rank import PARTS
+from gridops.planner.rank import HARM_PARTS
 from tests.planner.fleet import GIB, NOW, Fleet, digest, host, profile
 from tests.planner.test_cache import files, inferred
 from tests.planner.test_targets_forecast import entry, expect
@@ -123,7 +123,7 @@ def test_harm_is_the_sum_of_whole_parts_and_none_is_negative(inputs: Inputs) -> 
     for choice in plan(inputs).report.choices:
         told = {t.name: t for t in choice.terms}
         for side in ("winner", "runner_up") if choice.runner_up is not None else ("winner",):
-            parts = [getattr(told[p], side) for p in PARTS]
+            parts = [getattr(told[p], side) for p in HARM_PARTS]
             assert all(type(p) is int and p >= 0 for p in parts)
             assert getattr(told["harm"], side) == sum(parts)
 
