@@ -5,15 +5,15 @@ question whose rule they hold. Called by the controller and by `gridops plan`. I
 never takes away what it could not replace. (`docs/where.md` goes on from here to single functions.)
 
 1  What is there
-   `standing`       which hosts are open, throttled, silent, draining, lost, not ours; too many silent at once
+   `standing`       which hosts are open, throttled, silent, draining, lost, not ours; mass staleness
    `views`          each host as it is seen: its rooms, engines, disk, what is ours; `world` has the nouns
    `declared`       a snapshot of declarations alone, before any host has reported
    `recall`         what the last plan leaves for this one: cheaper, never other
-   `footprint.ledger` (below us) says what may be planned on a device: reserve, external use, headroom, RAM, cut cards
+   `footprint.ledger` (below us) says what may be planned on a device: reserve, external use, headroom, RAM, MIG
 
 2  Who stands, and may stay
    `gather`         whose process is whose: the parent's, renamed, adopted; `incumbents` has the nouns
-   `verdicts`       who stays, changes in place, has to leave, or is gone; what a pin holds; whose older copy comes back
+   `verdicts`       who stays, changes in place, has to leave, or is gone (stickiness); pins; an owner's older copy
 
 3  How many
    `targets`        minimum, pins; who goes when fewer are wanted; which numbers are missing; what is retired
@@ -30,7 +30,8 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
    `eligible`       engine, backend, tags, tier, allow and deny, heads that have to divide, devices, what failed there
    `together`       several devices for one replica: equal, linked, NUMA, PCIe, no parts of cards; unknown fails
    `company`        which models share no host
-   `capacity`       slots, price ceiling, disk, memory now and later; which devices; who has to go before (`host_board`)
+   `capacity`       slots, price ceiling, disk, devices; fits now, after others, or only in its own place; both memory
+                    ledgers are kept by `host_board`
 
 6  Where it stands best
    `rank`           the terms in order, and what decides between equals
@@ -45,8 +46,8 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
 
 7  Making room
    `room`           for whom, how many may be displaced, in what order; the board has the last word, all or nothing
-   `movers`         who may be disturbed at all: rested, settled, not pinned; who is more at stake (`ground`: the hosts)
-   `permit`         who may take whose place; the last one that serves never goes
+   `movers`         who may be disturbed at all (rested, settled, not pinned) and which victims first; `ground`: hosts
+   `permit`         preemption: who may take whose place; the last one that serves never goes
    `chains`         the first answer: chains of pushes over several hosts
    `search`         the next ones, by counted steps (`steps` small, `ruin` large, `draws` chance, `prices` of room)
    `best_case`      when it cannot get better; `circles`: what cannot be carried out; `vicinity`: which hosts take part
@@ -65,14 +66,15 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
    `change_sets`    which decisions stand or fall together
 
 10 What disks fetch ahead
-   `advise`         before a drain, on a guess, and what expires; `advise_options`: where
+   `advise`         prefetch before a drain and on a guess, and what expires; `advise_options`: where, on which disk
    `cache`          what files are worth, and which group of weaker guesses may go
 
 With a finished plan
    `check`          every safety rule once more, with arithmetic of its own (`check_seats`, `check_view`)
    `budgets`        windows, moves, disruptions: what is held back, and until when
    `restrict`       a plan with only some of its change sets
-   `actions`        the next steps: make before break, break before make, shares of cards (`scene` sees, `turns` orders)
+   `actions`        the next steps: make before break, break before make, an engine's fraction of a card
+                    (`scene` sees what runs, `turns` orders)
    `explain`        everything about one replica; `fixes`: what would place it, proven (`fixes_ideas`, `fixes_memory`,
                     `fixes_rules`); `price_preview`: what a price ceiling costs
    `render_text`    and `render_markdown`, `render_json`, `render_github`, `render_explain`, `render_fixes`,
