@@ -3,7 +3,7 @@
 An answer is given again only while all of its sources are the same objects (they are frozen records, tuples or scalars,
 and held here, so that an identity stays its own), and only if the last plan asked for it. So a `Recall` makes a plan
 cheaper and never other: the bytes are those of a plan without one, which a property over chains of plans holds.
-Whoever plans a scope again and again makes one `Recall` and passes it on; for one thread at a time. `look` asks first.
+Whoever plans a scope again and again makes one `Recall` and passes it on; for one thread at a time. `views` asks first.
 """
 
 from __future__ import annotations
