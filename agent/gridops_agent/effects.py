@@ -17,12 +17,12 @@ from typing import Any
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import GridopsError, Refusal
 from gridops.base.ids import Digest
-from gridops.model.action import Drain, Load, Unload, Warm
+from gridops.model.action import Drain, Evict, Load, Unload, Warm
 from gridops.model.fleet import Runtime
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
 from gridops_agent.artifacts import TakenBack
-from gridops_agent.core import keepalive
+from gridops_agent.core import guesses, keepalive
 from gridops_agent.core.events import (
     Act,
     AwaitListed,
@@ -141,6 +141,7 @@ class Effects:
 
     async def leave(self) -> None:
         """Stop working and leave every engine as it is. Open commands are judged when the agent is back."""
+        self._tools.artifacts.leave()
         for flag in self._transfers.values():
             flag.set()
         self._starts.leave()
@@ -183,6 +184,8 @@ class Effects:
         match command.body.action:
             case Load() as load:
                 await self._load(body, load)
+            case Evict() as evict:
+                await self._evict(body, evict)
             case Warm():
                 await self._holding(body, self._starts.start(body))
                 if body not in self._memory.host.held:
@@ -221,7 +224,8 @@ class Effects:
     async def _load(self, body: Digest, load: Load) -> None:
         flag = self._transfers[body] = Flag()
         try:
-            fetched = await asyncio.to_thread(self._tools.artifacts.obtain, load.artifact, flag)
+            shelf = self._tools.artifacts
+            fetched = await shelf.away(shelf.obtain, load.artifact, flag, bool(load.guess))
         except TakenBack:
             ended = Ended(body, Outcome.VOIDED)
         except Refusal as refusal:
@@ -231,6 +235,17 @@ class Effects:
         finally:
             del self._transfers[body]
         await self.tell(ended)
+
+    async def _evict(self, body: Digest, evict: Evict) -> None:
+        name = guesses.named(self._memory.host, evict.files)
+        try:
+            if name is not None:
+                await self._tools.artifacts.away(self._tools.artifacts.delete, name)
+        except OSError as error:
+            detail = f"{error.filename or 'the cache'} cannot be deleted: {error.strerror}"
+            await self.tell(Ended(body, Outcome.FAILED, codes.NOT_A_GUESS.code, detail))
+            return
+        await self.tell(Ended(body, Outcome.SUCCEEDED))
 
     async def _drain(self, body: Digest, drain: Drain) -> None:
         loop = asyncio.get_running_loop()

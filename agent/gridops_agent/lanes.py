@@ -13,7 +13,7 @@ from typing import assert_never
 from weakref import WeakValueDictionary
 
 from gridops.base.ids import DeviceId, Digest
-from gridops.model.action import Action, Drain, Load, Operate, Unload, Warm
+from gridops.model.action import Action, Drain, Evict, Load, Operate, Unload, Warm
 from gridops_agent.core.state import Host
 
 
@@ -27,7 +27,7 @@ class Lanes:
     def of(self, host: Host, body: Digest, action: Action) -> AbstractAsyncContextManager[None]:
         """The lanes of a command."""
         match action:
-            case Load():
+            case Load() | Evict():
                 return self._all((("transfer", ""),))
             case Warm():
                 return self.residency(body, action.devices)

@@ -25,7 +25,7 @@ from gridops.protocol.fence import Decided, Fence, new_fence
 from gridops.protocol.messages import Head, Receipt, Term
 from gridops.protocol.receipts import Receipts, new_receipts
 from gridops.trust.root import RootChain, genesis, walk
-from gridops_agent.core.state import Brake, Command, Count, Held, Host, LastWord
+from gridops_agent.core.state import Brake, Command, Count, Guess, Held, Host, LastWord
 
 _ROTTEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """What SQLite answers when a file is not what it wrote."""
@@ -94,6 +94,7 @@ _KINDS: Mapping[str, type[Any]] = MappingProxyType(
         "command": Command,
         "held": Held,
         "count": Count,
+        "guess": Guess,
         "proof": Proof,
         "note": Note,
     }
@@ -223,6 +224,7 @@ class Ledger:
             commands=MappingProxyType({Digest(key): row for key, row in self._rows("command", Command)}),
             held=MappingProxyType({Digest(key): row for key, row in self._rows("held", Held)}),
             counts=MappingProxyType({DeviceId(key): row for key, row in self._rows("count", Count)}),
+            guesses=MappingProxyType({Digest(key): row for key, row in self._rows("guess", Guess)}),
         )
 
     def _chain(self, identity: Identity) -> tuple[RootChain, tuple[str, ...]]:
@@ -353,6 +355,7 @@ def _entries(host: Host) -> dict[tuple[str, str], Any]:
     rows |= {("command", digest): command for digest, command in host.commands.items()}
     rows |= {("held", digest): held for digest, held in host.held.items()}
     rows |= {("count", device): count for device, count in host.counts.items()}
+    rows |= {("guess", digest): guess for digest, guess in host.guesses.items()}
     return rows
 
 

@@ -26,7 +26,7 @@ from gridops.trust.keys import MachineSigner
 from gridops.trust.tls import fingerprint
 from gridops_agent import facts
 from gridops_agent.alarms import Alarms
-from gridops_agent.artifacts import Artifacts
+from gridops_agent.artifacts.opening import open_artifacts, open_mirror, transfers
 from gridops_agent.beats import Beats, SessionClock
 from gridops_agent.client import NOT_ADMITTED
 from gridops_agent.clock import SystemClock
@@ -108,9 +108,7 @@ class Agent:
         self._stack.push_async_callback(self.memory.settled)
         http = aiohttp.ClientSession(trust_env=False)
         self._stack.push_async_callback(http.close)
-        self._artifacts = Artifacts(
-            self.config.artifact_folders, self.config.cache, self._ledger.proofs(), self._ledger.keep_proof
-        )
+        self._artifacts = open_artifacts(self.config, self._ledger, lambda: self.memory.host)
         self._stack.push_async_callback(self.keepers.close)
         known = (self._engines, self._services)
         tools = Tools(self.keepers, *known, self._artifacts, self.doors, self.front, http, self.config.ports)
@@ -118,6 +116,9 @@ class Agent:
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
         self._stack.push_async_callback(self.beats.close)
         await self._open_front()
+        mirror = await open_mirror(self.config, self._artifacts)
+        if mirror is not None:
+            self._stack.push_async_callback(mirror.close)
         await self._resume()
 
     def _open_ledger(self, signer: MachineSigner) -> Ledger:
@@ -311,6 +312,7 @@ class Agent:
         return Readings(
             runtimes=self.keepers.runtimes(self._engines),
             cached=self._artifacts.cached(),
+            transfers=transfers(self._artifacts),
             disk_free_bytes=facts.disk_free_bytes(self.config.cache),
             endpoint=self._endpoint,
             front_cert=self._front_cert,

@@ -125,7 +125,7 @@ class Starts:
         if place is not None:
             return await self._try_at(held, keeper, place)
         engine = self._tools.engines[launch.engine]
-        model = await asyncio.to_thread(self._tools.artifacts.locate, launch.artifact, self._leaving)
+        model = await self._tools.artifacts.away(self._tools.artifacts.locate, launch.artifact, self._leaving)
         key_file = await asyncio.to_thread(self._tools.doors.key_file, held.body)
         why = "no port was tried"
         for _ in range(PORT_TRIES):
@@ -159,9 +159,9 @@ class Starts:
 
     async def _try_at(self, held: Held, keeper: Keeper, place: Place) -> StartFailed | None:
         """The same for what a person set up: its port and its key are given, and no other port would do."""
-        locate, launch, model = self._tools.artifacts.locate, held.warm.launch, Path()
+        shelf, launch, model = self._tools.artifacts, held.warm.launch, Path()
         if place.weights:
-            model = await asyncio.to_thread(locate, launch.artifact, self._leaving)
+            model = await shelf.away(shelf.locate, launch.artifact, self._leaving)
         key_file = Path(place.key_file)
         spawn = Spawn(
             body=held.body,

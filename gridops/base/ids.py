@@ -50,6 +50,11 @@ def replica_id(profile: ProfileName, number: int) -> ReplicaId:
 
 
 @lru_cache(maxsize=REPLICA_NAMES_KEPT)
+def nobody(profile: ProfileName) -> ReplicaId:
+    """Stands where a step on files names a replica that is none: numbers of replicas begin with 1."""
+    return ReplicaId(f"{profile}/0")
+
+
 def split_replica(replica: str) -> tuple[ProfileName, int]:
     """Profile and number of a replica id. Raises ValueError for anything that is not one."""
     match = _REPLICA.fullmatch(replica)

@@ -129,6 +129,8 @@ FETCH_LATER_MS = 60_000
 FETCH_PROGRESS_BYTES = 1 << 20
 """A try that brought so much is progress, and the count of failed tries begins anew. Double: a line that cuts every
 2 MiB gives up; half: a server that cuts on purpose holds the transfer lane twice as long."""
+ARTIFACT_THREADS = 4
+"""For one transfer, and model files that are hashed before a start. Double: a disk serves them no faster."""
 MANIFEST_BYTES = 4 << 20
 """Of a registry's manifest or token: the distribution specification's own bound."""
 STAGED_MS = 7 * 86_400_000
@@ -141,6 +143,8 @@ PREFETCHED_PER_HOST = 32
 PREFETCHED_FILES = 128
 """Their files in a heartbeat, all together, 74 bytes each: as many as digests of proved files."""
 TRANSFERS = 4
+"""Shown in a heartbeat: one is under way as a rule, and those that starts had to wait for."""
+ABILITIES = 16
 GGUF_TENSORS = 1 << 16
 GGUF_KEYS = 1 << 16
 GGUF_TEXT_BYTES = 16 << 20

@@ -20,6 +20,8 @@ class Load:
     replica: ReplicaId
     profile: ProfileName
     artifact: Artifact
+    guess: bool | None = None
+    """True: nobody needs it yet, and `replica` is nobody. The host remembers so, and may be told to delete it again."""
     kind: Literal["load"] = "load"
 
 
@@ -90,7 +92,19 @@ class Operate:
     kind: Literal["operate"] = "operate"
 
 
-Action = Annotated[Load | Warm | Drain | Unload | Operate, Discriminator("kind")]
+@record
+class Evict:
+    """Delete exactly these files, which the host fetched on a guess and which nothing uses. `replica` is nobody."""
+
+    host: HostId
+    replica: ReplicaId
+    profile: ProfileName
+    files: tuple[Digest, ...]
+    """By SHA-256, sorted."""
+    kind: Literal["evict"] = "evict"
+
+
+Action = Annotated[Load | Warm | Drain | Unload | Operate | Evict, Discriminator("kind")]
 
 
 @record

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from gridops.base.ids import ConfigName, DeviceId, Digest, HostId, ProfileName, ReplicaId
 from gridops.base.record import record
+from gridops.model.advice import Prefetched
 from gridops.model.fleet import DeviceKind, Runtime
 
 
@@ -113,6 +114,13 @@ class HostReport:
     agent_version: str | None = None
     endpoint: str | None = None
     """URL of the host's front."""
+    prefetched: tuple[Prefetched, ...] | None = None
+    """What it fetched on a guess, still holds and has not used. None: nothing."""
+    abilities: tuple[str, ...] | None = None
+    """What its agent can do beyond the first version of the protocol (`protocol.messages.Ability`)."""
+
+    def can(self, ability: str) -> bool:
+        return self.abilities is not None and ability in self.abilities
 
     def device(self, device: DeviceId) -> DeviceReport | None:
         return next((d for d in self.devices if d.id == device), None)

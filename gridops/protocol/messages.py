@@ -13,6 +13,7 @@ from gridops.base.canon import digest
 from gridops.base.ids import Digest, HostId, ProfileName, ScopeName
 from gridops.base.record import record
 from gridops.model.action import Action, DeviceGeneration
+from gridops.model.advice import Prefetched
 from gridops.model.fleet import Runtime
 from gridops.model.policy import ActionClass, ClassProtection
 from gridops.model.snapshot import DeviceReport, HostState, Residency
@@ -122,6 +123,25 @@ class Receipt:
     """For a load: what had to come over the link. None: nothing, so that its duration says nothing about a fetch."""
 
 
+class Ability(StrEnum):
+    """What an agent says it can do beyond the first version of the wire. What is not said is never asked for."""
+
+    EVICT = "evict"
+    """It remembers what it fetched on a guess (`Load.guess`), and deletes it when told to (`Evict`)."""
+
+
+@record
+class Transfer:
+    """An artifact on its way to the host. A reading: it decides nothing."""
+
+    artifact: Digest
+    """Of its files, whatever the source."""
+    source: str
+    """Where the bytes come from now: a scheme, `peer`, or `here`."""
+    done_bytes: int
+    size_bytes: int
+
+
 @record
 class Inventory:
     """What a host says about itself: the observable part of `model.snapshot.HostReport`."""
@@ -138,6 +158,12 @@ class Inventory:
     front_cert: str | None = None
     """SHA-256 fingerprint (hex) of the front's TLS certificate; the heartbeat's signature binds it to the host."""
     goodbye: bool = False
+    transfers: tuple[Transfer, ...] | None = None
+    """What is being fetched now. None: nothing."""
+    prefetched: tuple[Prefetched, ...] | None = None
+    """What was fetched on a guess, is still here and was never used. None: nothing."""
+    abilities: tuple[str, ...] | None = None
+    """`Ability`s of the agent; those that a reader does not know are none to it."""
 
 
 @record

@@ -60,6 +60,13 @@ def open_heartbeat(text: str | bytes, host_key: PublicKey) -> Heartbeat:
     _at_most("heartbeat", "devices", len(beat.inventory.devices), limits.DEVICES_PER_HOST)
     _at_most("heartbeat", "residencies", len(beat.inventory.residencies), limits.RESIDENCIES_PER_HOST)
     _at_most("heartbeat", "cached artifacts", len(beat.inventory.cached), limits.CACHED_ARTIFACTS_PER_HOST)
+    _at_most("heartbeat", "transfers", len(beat.inventory.transfers or ()), limits.TRANSFERS)
+    _at_most("heartbeat", "abilities", len(beat.inventory.abilities or ()), limits.ABILITIES)
+    prefetched = beat.inventory.prefetched or ()
+    _at_most("heartbeat", "prefetched artifacts", len(prefetched), limits.PREFETCHED_PER_HOST)
+    _at_most("heartbeat", "prefetched files", sum(len(p.files) for p in prefetched), limits.PREFETCHED_FILES)
+    if any(p.host != beat.host for p in prefetched):
+        raise _bad("heartbeat", "it speaks of files on another host")
     return beat
 
 

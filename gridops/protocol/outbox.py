@@ -20,7 +20,7 @@ from gridops.base.codes import refusals as codes
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest, HostId, ScopeName
 from gridops.base.record import digest_of, record, to_data
-from gridops.model.action import Action, DeviceGeneration, Drain, Load, Operate, Unload, Warm
+from gridops.model.action import Action, DeviceGeneration, Drain, Evict, Load, Operate, Unload, Warm
 from gridops.protocol.alarm import Alarm, alarm
 from gridops.protocol.messages import Authority, Body, Grant, GrantMode, Head, Heartbeat, Receipt, Term, genesis
 
@@ -110,6 +110,8 @@ def action_key(action: Action) -> str:
             wish["force"] = action.force
         case Operate():
             wish["terms"] = to_data(action)
+        case Evict():
+            wish["files"] = sorted(action.files)
     return digest(wish)
 
 

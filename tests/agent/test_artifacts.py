@@ -51,7 +51,9 @@ class Shelf:
         return Artifacts((self.folder,), self.cache, self.proofs, keep)
 
     def locate(self, wanted: Artifact) -> Path:
-        return self.here().locate(wanted, Event())
+        here = self.here()
+        here.obtain(wanted, Event())
+        return here.locate(wanted, Event())
 
 
 @pytest.fixture
@@ -200,7 +202,7 @@ def test_a_voided_load_stops_in_the_middle_and_leaves_nothing(shelf: Shelf, tmp_
     stop = Event()
     stop.set()
     with pytest.raises(TakenBack):
-        shelf.here().locate(artifact(file_of("m.gguf", b"weights"), source=f"file://{origin}"), stop)
+        shelf.here().obtain(artifact(file_of("m.gguf", b"weights"), source=f"file://{origin}"), stop)
     assert list(shelf.cache.iterdir()) == []
     shelf.put("m.gguf", b"weights")
     with pytest.raises(TakenBack):

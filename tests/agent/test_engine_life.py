@@ -12,11 +12,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gridops.model.profile import Restart
+from gridops.base.canon import digest_bytes
+from gridops.model.profile import Artifact, ArtifactFile, Restart
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
 from gridops_agent.shell import Agent
 from tests.agent.site import Site, command, done, held_of, pid_of, receipt, until
+from tests.builders.gguf_bytes import made as sound_gguf
 
 READY = ResidencyState.READY
 
@@ -211,7 +213,7 @@ async def test_a_file_source_is_copied_into_the_cache_and_only_the_right_bytes_s
     bad = site.artifact(source=f"file://{tmp_path / 'bad.gguf'}")
     far = site.artifact(source="hf://owner/repo@1/m.gguf")
     async with site.agent() as agent:
-        assert (await done(agent, site, site.load(artifact=far))).code == "no_artifact"
+        assert (await done(agent, site, site.load(artifact=far))).code == "bad_source"
         assert (await done(agent, site, site.load(artifact=bad))).code == "wrong_digest"
         assert [p for p in site.config.cache.rglob("*") if p.is_file()] == []
         assert (await done(agent, site, site.load(artifact=good))).outcome is Outcome.SUCCEEDED
@@ -220,17 +222,29 @@ async def test_a_file_source_is_copied_into_the_cache_and_only_the_right_bytes_s
         assert (await receipt(agent, warmed)).outcome is Outcome.SUCCEEDED
 
 
-async def test_a_broken_model_fails_with_the_engines_own_words(site: Site, tmp_path: Path) -> None:
-    from gridops.base.canon import digest_bytes
-    from gridops.model.profile import ArtifactFile
-
-    folder = tmp_path / "broken"
+def holding(site: Site, folder: Path, content: bytes) -> Artifact:
+    """A host that has this file, and the artifact that names it."""
     folder.mkdir()
-    (folder / "broken.gguf").write_bytes(b"GGUF" + b"\x07" * 4096)
-    file = ArtifactFile(path="broken.gguf", sha256=digest_bytes(b"GGUF" + b"\x07" * 4096), size_bytes=4100)
+    (folder / "broken.gguf").write_bytes(content)
+    file = ArtifactFile(path="broken.gguf", sha256=digest_bytes(content), size_bytes=len(content))
     site.config = replace(site.config, artifact_folders=(folder,))
+    return site.artifact(files=(file,))
+
+
+async def test_a_hostile_model_file_is_refused_before_a_process_is_started(site: Site, tmp_path: Path) -> None:
+    broken = holding(site, tmp_path / "broken", b"GGUF" + b"\x07" * 4096)
     async with site.agent() as agent:
-        answer = await done(agent, site, site.warm(launch=site.launch(artifact=site.artifact(files=(file,)))))
+        for action in (site.load(artifact=broken), site.warm(launch=site.launch(artifact=broken))):
+            answer = await done(agent, site, action)
+            assert (answer.outcome, answer.code) == (Outcome.FAILED, "bad_model_file")
+        assert not (agent.doors.folder(answer.body) / "log").exists()
+        assert agent.memory.host.held == {}
+
+
+async def test_a_broken_model_fails_with_the_engines_own_words(site: Site, tmp_path: Path) -> None:
+    broken = holding(site, tmp_path / "broken", sound_gguf())
+    async with site.agent() as agent:
+        answer = await done(agent, site, site.warm(launch=site.launch(artifact=broken)))
         assert (answer.outcome, answer.code) == (Outcome.FAILED, "start_failed")
         assert answer.detail is not None
         assert "exit code 1" in answer.detail

@@ -19,9 +19,9 @@ from gridops.base import limits
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest
-from gridops.base.record import digest_of
 from gridops.base.units import render_bytes
 from gridops.model.profile import Artifact, ArtifactFile
+from gridops_agent.core.guesses import identity_of
 from gridops_agent.ledger import Proof
 
 CHUNK = 4 << 20
@@ -198,7 +198,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def name_of(artifact: Artifact) -> str:
     """The artifact's folder in the cache: one name per set of files, whatever the source."""
-    return digest_of(Artifact(format=artifact.format, files=artifact.files)).removeprefix("sha256:")
+    return identity_of(artifact).removeprefix("sha256:")
 
 
 def require_relative(file: ArtifactFile) -> None:

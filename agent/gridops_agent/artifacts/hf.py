@@ -34,7 +34,11 @@ class HubSource:
         owner, repo, revision, path = match.groups()
         if _COMMIT.fullmatch(revision) is None:
             short = re.fullmatch(r"[0-9a-f]{7,39}", revision) is not None
-            what = "part of a commit's hash, and the hub wants all 40 digits" if short else "a branch or a tag, which may move"
+            what = (
+                "part of a commit's hash, and the hub wants all 40 digits"
+                if short
+                else "a branch or a tag, which may move"
+            )
             raise Refusal(
                 codes.BAD_SOURCE.code,
                 f"{owner}/{repo}@{revision}: `{revision}` is {what}",

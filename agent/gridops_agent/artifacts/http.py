@@ -1,4 +1,4 @@
-"""`https://`: a file at an address, or several below one. The credential is sent as a bearer token, to that host alone."""
+"""`https://`: a file at an address, or several below one. A credential is a bearer token, for that host alone."""
 
 from __future__ import annotations
 

@@ -77,10 +77,13 @@ class OciSource:
         for digest, size in sorted(self._files.items()):
             if digest not in listed:
                 names = ", ".join(sorted(listed)[:3]) or "nothing"
-                raise Hopeless(codes.NO_ARTIFACT, f"the manifest {self._digest} does not list {digest}; it lists {names}")
+                raise Hopeless(
+                    codes.NO_ARTIFACT, f"the manifest {self._digest} does not list {digest}; it lists {names}"
+                )
             if listed[digest] != size:
                 raise Hopeless(
-                    codes.WRONG_DIGEST, f"the manifest {self._digest} says {listed[digest]} bytes of {digest}, not {size}"
+                    codes.WRONG_DIGEST,
+                    f"the manifest {self._digest} says {listed[digest]} bytes of {digest}, not {size}",
                 )
 
     def _ask(self, wire: Wire, path: str) -> Ask:
@@ -101,11 +104,14 @@ class OciSource:
             raise Hopeless(
                 codes.NO_CREDENTIAL,
                 f"{shown(self._base)} wants a credential",
-                "name one in the profile (credential: secret:NAME); its value is user:password, 0600 in the secrets folder",
+                "name one in the profile (credential: secret:NAME); its value is user:password",
             )
         if self._credential is not None and basic is None and self._authorised is None:
             return f"Bearer {self._credential.reveal_text()}"
-        query = {"service": said.get("service", ""), "scope": said.get("scope") or f"repository:{self._repository}:pull"}
+        query = {
+            "service": said.get("service", ""),
+            "scope": said.get("scope") or f"repository:{self._repository}:pull",
+        }
         url = said["realm"] + ("&" if "?" in said["realm"] else "?") + urlencode({k: v for k, v in query.items() if v})
         try:
             document = json.loads(await wire.document(Ask(url, secret=basic), limits.MANIFEST_BYTES))

@@ -104,10 +104,8 @@ class Room:
         if not loose:
             return (f"free some space: df -h {self._cache}",)
         size = render_bytes(sum(e.size_bytes for e in loose))
-        return (
-            f"downloads that nothing uses now hold {size} in {self._cache}; `limit` under [artifacts] in agent.toml lets "
-            "the agent delete the longest unused ones",
-        )
+        words = f"downloads that nothing uses now hold {size} in {self._cache}; `limit` under [artifacts] in agent.toml"
+        return (f"{words} lets the agent delete the longest unused ones",)
 
     def delete(self, name: str) -> bool:
         """Delete one artifact of the cache. False when it is not there."""
@@ -128,7 +126,7 @@ class Room:
             os.utime(self._cache / name)
 
     def tidy(self) -> None:
-        """Take away what a crash left half deleted, and parts that nobody came back for. Called when the agent starts."""
+        """Take away what a crash left half deleted, and parts that nobody came back for. Called at start."""
         oldest = time.time() - limits.STAGED_MS / 1_000
         with contextlib.suppress(OSError):
             for path in sorted(self._cache.iterdir()):

@@ -15,9 +15,26 @@ from gridops.base import limits
 from gridops_agent.artifacts.reading import Reader, Unsound
 
 _BITS = {
-    **{"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6},
-    **{"I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64},
-    **{"C64": 64},
+    "BOOL": 8,
+    "U8": 8,
+    "I8": 8,
+    "F8_E4M3": 8,
+    "F8_E5M2": 8,
+    "F8_E8M0": 8,
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+    "I32": 32,
+    "U32": 32,
+    "F32": 32,
+    "I64": 64,
+    "U64": 64,
+    "F64": 64,
+    "C64": 64,
 }
 _META = "__metadata__"
 
@@ -94,9 +111,9 @@ def _fill(header: Mapping[str, Any], size: int) -> None:
 
 
 def _place(name: str, row: Any) -> tuple[int, int, str]:
-    kind = row.get("dtype") if isinstance(row, dict) else None
-    shape, offsets = (row.get("shape"), row.get("data_offsets")) if isinstance(row, dict) else (None, None)
-    if kind not in _BITS or not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2 or len(shape) > 32:
+    said: dict[str, Any] = row if isinstance(row, dict) else {}
+    kind, shape, offsets = said.get("dtype"), _naturals(said.get("shape")), _naturals(said.get("data_offsets"))
+    if kind not in _BITS or shape is None or offsets is None or len(offsets) != 2 or len(shape) > 32:
         raise Unsound(f"{name[:80]!r} has no sensible type, shape or place")
     bits = _BITS[kind]
     for length in shape:
@@ -108,5 +125,5 @@ def _place(name: str, row: Any) -> tuple[int, int, str]:
     return offsets[0], offsets[1], name
 
 
-def _naturals(value: Any) -> bool:
-    return isinstance(value, list) and all(type(n) is int and n >= 0 for n in value)
+def _naturals(value: Any) -> list[int] | None:
+    return value if isinstance(value, list) and all(type(n) is int and n >= 0 for n in value) else None

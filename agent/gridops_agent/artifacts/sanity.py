@@ -18,7 +18,7 @@ from gridops_agent.artifacts.reading import Unsound
 
 
 def check(artifact: Artifact, first: Path) -> None:
-    """Raise Refusal `bad_model_file` that names the file and what is wrong with it. `first`: where its first file is."""
+    """Raise Refusal `bad_model_file`, naming the file and what is wrong with it. `first`: where its first file is."""
     names = [PurePosixPath(file.path) for file in artifact.files]
     base = first
     for _ in names[0].parts:

@@ -1,4 +1,4 @@
-"""Artifacts on this host: found by digest, proved before use, fetched from their source, deleted when they were a guess.
+"""Artifacts on this host: found by digest, proved before use, fetched from their source, deleted if they were a guess.
 
 An artifact is its files' SHA-256 and sizes; names are hints. Folders that people filled are only read; what is written
 here lies in the cache, under the artifact's digest, published whole or not at all. What a model file says about itself
@@ -7,14 +7,18 @@ is checked before anything is started from it. Called by the effects runner in a
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
+from typing import TypeVar
 
+from gridops.base import limits
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest
@@ -31,6 +35,7 @@ from gridops_agent.artifacts.sources import HeldSource, Source, origin_of
 from gridops_agent.artifacts.transfer import Job, Means, bring
 from gridops_agent.ledger import Proof
 
+T = TypeVar("T")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -38,7 +43,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class Ways:
     """How this host fetches: settings, secrets, and what of its downloads is spoken for."""
 
-    settings: Settings = Settings()
+    settings: Settings = field(default_factory=Settings)
     secrets: Secrets = field(default_factory=lambda: Secrets(None))
     claims: Callable[[], Claims] = Claims
 
@@ -56,15 +61,33 @@ class Artifacts:
         self._room = Room(cache, settings, self._ways.claims, self.finder.forget_below)
         self._means = Means(settings, Pace(settings.rate_bps), Board())
         self._leaving = False
+        # Threads of its own: a source that hangs must not take those that write the ledger.
+        self._threads = ThreadPoolExecutor(limits.ARTIFACT_THREADS, thread_name_prefix="artifacts")
+
+    async def away(self, work: Callable[..., T], *given: object) -> T:
+        """Run one of the methods below in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
     def locate(self, artifact: Artifact, stop: Event) -> Path:
-        """The proved first file; the others stand beside it by their relative paths. Fetches what it may."""
-        return self._present(artifact, stop, guess=False)[0]
+        """The proved first file; the others stand beside it by their relative paths. Fetches nothing: whoever starts an
+        engine holds a device, and a fetch would keep it from being unloaded."""
+        first = self.finder.find(artifact, stop)
+        self._use(artifact, first)
+        return first
 
-    def obtain(self, artifact: Artifact, stop: Event, *, guess: bool = False) -> int | None:
+    def obtain(self, artifact: Artifact, stop: Event, guess: bool = False) -> int | None:
         """Make it present and proved: the bytes that had to come. None: it was there, and was only proved."""
-        brought = self._present(artifact, stop, guess=guess)[1]
-        return sum(file.size_bytes for file in artifact.files) if brought else None
+        brought = None
+        try:
+            first = self.finder.find(artifact, stop)
+        except Refusal:
+            if artifact.source is None:
+                raise
+            self._fetch(artifact, stop, guess=guess)
+            first = self.finder.find(artifact, stop)
+            brought = sum(file.size_bytes for file in artifact.files)
+        self._use(artifact, first)
+        return brought
 
     def cached(self) -> tuple[Digest, ...]:
         """Every digest this host holds and has proved, by files that still look as they did then."""
@@ -90,21 +113,12 @@ class Artifacts:
     def leave(self) -> None:
         """The agent is leaving: what has arrived of a file is kept for its next run."""
         self._leaving = True
+        self._threads.shutdown(wait=False)
 
-    def _present(self, artifact: Artifact, stop: Event, *, guess: bool) -> tuple[Path, bool]:
-        """The proved first file, and whether the files had to come."""
-        brought = False
-        try:
-            first = self.finder.find(artifact, stop)
-        except Refusal:
-            if artifact.source is None:
-                raise
-            self._fetch(artifact, stop, guess=guess)
-            first, brought = self.finder.find(artifact, stop), True
+    def _use(self, artifact: Artifact, first: Path) -> None:
         sanity.check(artifact, first)
         if first.is_relative_to(self._cache):
             self._room.touch(name_of(artifact))
-        return first, brought
 
     def _fetch(self, artifact: Artifact, stop: Event, *, guess: bool) -> None:
         for file in artifact.files:

@@ -13,14 +13,14 @@ from typing import assert_never
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest
 from gridops.base.record import digest_of
-from gridops.model.action import Drain, Load, Operate, Unload, Warm
+from gridops.model.action import Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol import receipts
 from gridops.protocol.alarm import Alarm
 from gridops.protocol.fence import Cancel, Execute, Reject, Repeat, Standing, Voided, examine, raise_term, settle
 from gridops.protocol.messages import AuthorityKind, Body, Outcome, Term
 from gridops.trust.root import walk
-from gridops_agent.core import local
+from gridops_agent.core import guesses, local
 from gridops_agent.core.events import (
     Act,
     BeatSoon,
@@ -123,11 +123,11 @@ def began(host: Host, event: Began, now_ms: int) -> Answer:
     host = replace(host, commands=put(host.commands, event.body, replace(command, began_ms=now_ms)))
     action = command.body.action
     match action:
-        case Load():
+        case Load() | Evict():
             return host, (Act(event.body),)
         case Warm():
             held = _new_residency(event.body, action, now_ms)
-            host = replace(host, held=put(host.held, event.body, held))
+            host = replace(guesses.started(host, action), held=put(host.held, event.body, held))
             return touch(host, action.devices), (Act(event.body), BeatSoon())
         case Drain():
             return _drain(host, action, command, now_ms)
@@ -181,6 +181,10 @@ def ended(host: Host, event: Ended, now_ms: int) -> Answer:
     if isinstance(action, Unload) and event.outcome is Outcome.SUCCEEDED and action.incarnation in host.held:
         devices = host.held[action.incarnation].warm.devices
         host = touch(replace(host, held=drop(host.held, action.incarnation)), devices)
+    if isinstance(action, Load) and event.outcome is Outcome.SUCCEEDED:
+        host = guesses.came(host, action, event.fetched_bytes, now_ms)
+    if isinstance(action, Evict) and event.outcome is Outcome.SUCCEEDED:
+        host = guesses.gone(host, action)
     if isinstance(action, Warm) and event.outcome is Outcome.UNKNOWN and event.body in host.held:
         held = replace(host.held[event.body], state=ResidencyState.FAILED, since_ms=now_ms, code=event.code)
         host = replace(host, held=put(host.held, event.body, held))

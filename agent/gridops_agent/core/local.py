@@ -10,9 +10,10 @@ from gridops.base import limits
 from gridops.base.codes import refusals as codes
 from gridops.base.ids import DeviceId, Digest
 from gridops.base.units import PPM, render_bytes, render_ms
-from gridops.model.action import Drain, Load, Operate, Unload, Warm
+from gridops.model.action import Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.fleet import DeviceKind
 from gridops.model.snapshot import ResidencyState
+from gridops_agent.core import guesses
 from gridops_agent.core.state import Command, Host
 
 No = tuple[str, str]
@@ -32,8 +33,16 @@ def objection(host: Host, command: Command, now_ms: int) -> No | None:
     match action:
         case Load():
             return _accepts(host)
+        case Evict():
+            return guesses.objection(host, action)
         case Warm():
-            return _accepts(host) or _countable(host) or _fits(host, action) or _shares(host, action)
+            return (
+                _accepts(host)
+                or guesses.objection(host, action)
+                or _countable(host)
+                or _fits(host, action)
+                or _shares(host, action)
+            )
         case Drain():
             return _present(host, action.incarnation) or _braked(host, command, action, now_ms)
         case Operate():

@@ -18,10 +18,12 @@ from gridops.model.fleet import Runtime
 from gridops.model.snapshot import Ownership, Residency
 from gridops.protocol.fence import open_heads
 from gridops.protocol.fresh import Session
-from gridops.protocol.messages import Heartbeat, Inventory
+from gridops.protocol.messages import Ability, Heartbeat, Inventory, Transfer
 from gridops.protocol.receipts import tail
+from gridops_agent.core import guesses
 from gridops_agent.core.state import Held, Host
 
+ABILITIES = (Ability.EVICT.value,)
 DETAIL = (300, 310)
 ALARM = (200, 400)
 """Characters, and bytes as JSON: a text in another script, or full of control characters, is cut earlier."""
@@ -39,6 +41,7 @@ class Readings:
     in_flight: Mapping[Digest, int] | None = None
     alarms: tuple[str, ...] = ()
     goodbye: bool = False
+    transfers: tuple[Transfer, ...] = ()
 
 
 def inventory(host: Host, readings: Readings) -> Inventory:
@@ -58,6 +61,10 @@ def inventory(host: Host, readings: Readings) -> Inventory:
         endpoint=readings.endpoint,
         front_cert=readings.front_cert,
         goodbye=readings.goodbye,
+        # None where there is nothing, so that a controller of before they existed reads what it always read.
+        transfers=readings.transfers[: limits.TRANSFERS] or None,
+        prefetched=guesses.shown(host, readings.cached) or None,
+        abilities=ABILITIES,
     )
 
 
@@ -135,7 +142,7 @@ def _within(word: Heartbeat) -> tuple[Heartbeat, tuple[str, ...]]:
         return word, ()
     if seen.cached:
         missing.append(f"all {len(seen.cached)} cached artifacts")
-        word = replace(word, inventory=replace(seen, cached=()))
+        word = replace(word, inventory=replace(seen, cached=(), prefetched=None))
     if len(to_bytes(word)) > most:
         missing.append("the details of the residencies, and all reasons of its state but the first")
         bare = tuple(replace(r, detail=None) for r in seen.residencies)

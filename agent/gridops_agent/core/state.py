@@ -89,6 +89,17 @@ class Held:
 
 
 @record
+class Guess:
+    """Files that this host fetched only because it was told to expect demand, and that nothing has used."""
+
+    profile: ProfileName
+    files: tuple[Digest, ...]
+    """By SHA-256, sorted."""
+    size_bytes: int
+    since_ms: int
+
+
+@record
 class Command:
     """A body that this host has accepted and not yet answered with a final receipt."""
 
@@ -149,6 +160,8 @@ class Host:
     commands: Mapping[Digest, Command] = field(default_factory=_none)
     held: Mapping[Digest, Held] = field(default_factory=_none)
     counts: Mapping[DeviceId, Count] = field(default_factory=_none)
+    guesses: Mapping[Digest, Guess] = field(default_factory=_none)
+    """By the artifact's digest (its files alone), oldest first."""
     measured: tuple[DeviceReport, ...] = ()
     verdict: Verdict = field(default_factory=Verdict)
     """What protection decided last."""

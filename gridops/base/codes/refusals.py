@@ -238,37 +238,37 @@ NO_SPACE = Code(
 FETCH_FAILED = Code(
     "fetch_failed",
     "artifact could not be fetched",
-    "The source did not answer, broke off or stalled more often than is tried, or answers what makes no sense. What has "
-    "arrived is kept and the next load goes on from there. Consumed.",
+    "The source did not answer, broke off or stalled more often than is tried, or answers what makes no sense. What "
+    "has arrived is kept and the next load goes on from there. Consumed.",
     "See the evidence; try the address from the host itself. `stall` and `retries` under [artifacts] in agent.toml say "
     "how patient the agent is.",
 )
 BAD_SOURCE = Code(
     "bad_source",
     "source names nothing immutable",
-    "The artifact's source is not one that this agent fetches from, or it names a branch or a tag, which may be something "
-    "else tomorrow. Nothing was asked of it. Consumed.",
+    "The artifact's source is not one that this agent fetches from, or it names a branch or a tag, which may be "
+    "something else tomorrow. Nothing was asked of it. Consumed.",
     "Write hf://owner/repo@<40 digits of a commit>, oci://registry/repository@sha256:..., https:// or file://.",
 )
 NO_CREDENTIAL = Code(
     "no_credential",
     "no usable credential for the source",
-    "The source wants a credential, or the one that the profile names is not in the host's secrets folder, or is a file "
-    "that others can read. Consumed.",
+    "The source wants a credential, or the one that the profile names is not in the host's secrets folder, or is a "
+    "file that others can read. Consumed.",
     "Put the value into the secrets folder that agent.toml names, as a file of that name: install -m 600.",
 )
 BAD_MODEL_FILE = Code(
     "bad_model_file",
     "not a sound model file",
-    "The file has the right digest, and what it says about itself cannot be: it is cut off, of another format, or made to "
-    "harm whoever reads it. No engine was given it. Consumed.",
+    "The file has the right digest, and what it says about itself cannot be: it is cut off, of another format, or made "
+    "to harm whoever reads it. No engine was given it. Consumed.",
     "Look at the file the profile names; fetch it anew from its publisher and correct sha256 and size in the profile.",
 )
 NOT_A_GUESS = Code(
     "not_a_guess",
     "not a download that may be deleted",
-    "Only files that this host fetched on a guess, just as they were fetched, and that nothing uses or is about to use, "
-    "are deleted by command. Consumed.",
+    "Only files that this host fetched on a guess, just as they were fetched, and that nothing uses or is about to "
+    "use, are deleted by command. Consumed.",
     "Nothing: the reconciler looks again at what the host reports now.",
 )
 NO_RUNTIME = Code(

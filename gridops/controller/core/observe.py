@@ -14,7 +14,7 @@ from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import HostBook, State, Success
 from gridops.footprint.need import identity
-from gridops.model.action import Drain, Load, Operate, Unload, Warm
+from gridops.model.action import Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.snapshot import HostReport, Residency, ResidencyState, Snapshot, SnapshotSource
 from gridops.protocol import outbox as ob
 
@@ -108,6 +108,8 @@ def _shows(report: HostReport, success: Success) -> bool:
             return all(state is ResidencyState.DRAINING for state in found)
         case Unload():
             return all(r.incarnation != action.incarnation for r in report.residencies)
+        case Evict():
+            return not set(action.files).issubset(report.cached)
         case Operate():
             return True
 

@@ -22,7 +22,7 @@ from gridops.controller.core.rights import No, Rights, may_issue, mends, not_the
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State, profile_of
-from gridops.model.action import Action, DeviceGeneration, Drain, Load, Operate, Unload, Warm
+from gridops.model.action import Action, DeviceGeneration, Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.plan import Plan, Terms
 from gridops.model.policy import ActionClass, ActionLimits
 from gridops.model.snapshot import HostReport, Snapshot
@@ -291,7 +291,7 @@ def devices_of(action: Action, report: HostReport | None) -> frozenset[DeviceId]
         case Drain() | Unload():
             found = [r for r in report.residencies if r.incarnation == action.incarnation] if report is not None else []
             return frozenset(d for residency in found for d in residency.devices)
-        case Load() | Operate():
+        case Load() | Operate() | Evict():
             return frozenset()
 
 
