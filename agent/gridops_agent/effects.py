@@ -287,7 +287,9 @@ class Effects:
                 await self.tell(Ended(body, Outcome.FAILED, codes.WORK_IN_FLIGHT.code, f"{work}; nothing was cut"))
                 return
         steps = FORCE_STEPS if unload.force else STOP_STEPS
-        keepers = self._tools.keepers
+        keepers, releases = self._tools.keepers, self._tools.releases
+        if held is not None:
+            await releases.before(held, self.tell)
         if handle is not None:
             stopped = await keepers.stop(residency, handle, steps)
         else:
@@ -301,8 +303,17 @@ class Effects:
             return
         if handle is not None:
             keepers.forget(handle)
-        await self.tell(Ended(body, Outcome.SUCCEEDED))
+        back, remark = await releases.after(residency)
+        if not back:
+            await self.tell(Stuck(residency, codes.RELEASE_STUCK.code, remark))
+            await self.tell(Ended(body, Outcome.FAILED, codes.RELEASE_STUCK.code, remark))
+            return
+        await self.tell(Ended(body, Outcome.SUCCEEDED, detail=remark or None))
         self._tools.doors.close(residency)
+
+    async def settle_releases(self) -> None:
+        """Open what has given its memory back."""
+        await self._tools.releases.settle(self._handled, self.tell_once)
 
     # --- keep-alive -----------------------------------------------------------------------------------------------
 
@@ -349,7 +360,7 @@ class Effects:
                 last = tail(self._tools.doors.folder(body) / "log", 1)
                 why = "; ".join((keepers.ending(held.handle), *last))
                 try:
-                    await self.tell_once(Died(body, why))
+                    await self.tell_once(Died(body, why, self._tools.releases.seen(body)))
                 except Unwritable as error:
                     raise Unwritable(
                         f"{held.replica} is dead ({why}), and {error.message}", hints=error.hints

@@ -19,19 +19,21 @@ from gridops.base.ids import HostId
 from gridops.base.record import to_bytes
 from gridops.disk.atomic import write_atomic
 from gridops.disk.keyring import create_secret, read_secret
+from gridops.model.snapshot import DeviceReport
 from gridops.protocol.messages import Facts, JoinRequest
 from gridops.trust.envelope import seal
 from gridops.trust.join import Token, join_key, reply_mac, request_mac, require_mac
 from gridops.trust.keys import MachineSigner, PublicKey
 from gridops.trust.root import genesis, walk
 from gridops.trust.tls import self_signed
-from gridops_agent import facts
 from gridops_agent.client import Controller
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config, write_config
 from gridops_agent.engines import engines
+from gridops_agent.gauge import Gauge
 from gridops_agent.ledger import Identity, Ledger
 from gridops_agent.platform import here
+from gridops_agent.sensors.senses import CardSense
 from gridops_agent.statefolder import keep_roots
 
 TLS_DAYS = 3_650
@@ -96,6 +98,12 @@ def _front_identity(config: Config) -> None:
     write_atomic(config.front_cert, made.cert_pem.encode(), mode=0o644)
 
 
+def _devices(config: Config) -> tuple[DeviceReport, ...]:
+    clock = SystemClock()
+    gauge = Gauge(here(), config.share, CardSense().look, lambda: (clock.wall_ms(), clock.monotonic_ms()))
+    return gauge.measure((), {}).measured.devices
+
+
 def _request(config: Config, token: Token, signer: MachineSigner, version: str) -> JoinRequest:
     nonce, host_key = secrets.token_hex(16), signer.public.text
     known = engines(config.engine_command)
@@ -105,7 +113,7 @@ def _request(config: Config, token: Token, signer: MachineSigner, version: str) 
         host_key=host_key,
         nonce=nonce,
         facts=Facts(
-            devices=facts.devices(here(), config.share, ())[: limits.DEVICES_PER_HOST],
+            devices=_devices(config)[: limits.DEVICES_PER_HOST],
             runtimes=tuple(r for name in sorted(known) for r in known[name].runtimes()),
             agent_version=version,
             platform=f"{platform.system()} {platform.release()} {platform.machine()}"[:200],

@@ -31,7 +31,7 @@ from gridops_agent.beats import Beats, SessionClock
 from gridops_agent.client import NOT_ADMITTED
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
-from gridops_agent.core.events import Found, Measured, Resumed, StateChanged
+from gridops_agent.core.events import Found, Resumed, StateChanged
 from gridops_agent.core.protection import Verdict
 from gridops_agent.core.report import Readings
 from gridops_agent.core.state import Held, Host
@@ -39,12 +39,16 @@ from gridops_agent.doors import Doors
 from gridops_agent.effects import Effects, Listeners
 from gridops_agent.engines import engines, services
 from gridops_agent.front import Front, Route, Table, tls_context
+from gridops_agent.gauge import Gauge
 from gridops_agent.keep.base import Proof
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Identity, Ledger, Unwritable
+from gridops_agent.measuring import Measuring
 from gridops_agent.memory import Memory
 from gridops_agent.notify import notify
 from gridops_agent.platform import here
+from gridops_agent.release import Releases
+from gridops_agent.sensors.senses import CardSense
 from gridops_agent.starts import Tools
 from gridops_agent.statefolder import keep_roots, only_one, spare_roots
 from gridops_agent.status import Live, write_live
@@ -66,6 +70,7 @@ class Agent:
         self._clock = SystemClock()
         self._platform = here()
         self.keepers = keepers_of(config)
+        self.cards = CardSense()
         self.front = Front()
         self.doors = Doors(config.engines)
         self._engines = engines(config.engine_command)
@@ -110,9 +115,17 @@ class Agent:
         self._stack.push_async_callback(http.close)
         self._artifacts = open_artifacts(self.config, self._ledger, lambda: self.memory.host)
         self._stack.push_async_callback(self.keepers.close)
+        releases = Releases(self.memory, self.cards.look, self._platform, self.keepers.processes_of)
         known = (self._engines, self._services)
-        tools = Tools(self.keepers, *known, self._artifacts, self.doors, self.front, http, self.config.ports)
+        tools = Tools(self.keepers, *known, self._artifacts, self.doors, self.front, http, self.config.ports, releases)
         self.effects = Effects(self.memory, tools, Listeners(self.alarms.warn, self._wake.set))
+        gauge = Gauge(
+            self._platform,
+            self.config.share,
+            self.cards.look,
+            lambda: (self.hours.now_ms(), self._clock.monotonic_ms()),
+        )
+        self._measuring = Measuring(gauge, self.memory, self.keepers, releases, self.alarms)
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
         self._stack.push_async_callback(self.beats.close)
         await self._open_front()
@@ -267,12 +280,8 @@ class Agent:
             await asyncio.to_thread(self._ledger.keep_note, "tried_ms", str(self._clock.wall_ms()))
 
     async def _measure(self) -> None:
+        await self._measuring.turn(self.effects)
         held = self.memory.host.held
-        handles = {body: h.handle for body, h in held.items() if h.handle is not None}
-        await self.keepers.refresh()
-        ours = await self.keepers.processes_of(handles)
-        seen = await asyncio.to_thread(facts.devices, self._platform, self.config.share, ours)
-        await self.effects.tell_once(Measured(seen))
         for what, body in await self.keepers.strangers(frozenset(held)):
             text = f"{what} carries the command {short(body)}, which nobody remembers"
             self.alarms.warn(codes.STRAY_PROCESS.code, text, about=what)

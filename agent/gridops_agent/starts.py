@@ -17,6 +17,7 @@ from threading import Event as Flag
 
 import aiohttp
 
+from gridops.base.codes import devices as device_codes
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import EdgeError, Refusal
 from gridops.base.ids import Digest, EngineName
@@ -32,6 +33,7 @@ from gridops_agent.front import Front
 from gridops_agent.keep.base import Keeper, Place, PortLost, Proof, Publish, Spawn
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.memory import Memory
+from gridops_agent.release import Releases
 from gridops_agent.supervise import tail
 
 WARM_FLOOR_MS = 60_000
@@ -54,6 +56,7 @@ class Tools:
     front: Front
     http: aiohttp.ClientSession
     ports: tuple[int, int]
+    releases: Releases
 
     def adapter(self, name: EngineName) -> Adapter | None:
         """What knows an engine, whether we start it or not."""
@@ -96,6 +99,11 @@ class Starts:
         swept = await self._tools.keepers.sweep(body, held)
         if not swept.gone:
             await self._tell(Stuck(body, codes.RELEASE_STUCK.code, swept.detail))
+            return
+        owed = await self._tools.releases.gate(held)
+        if owed:
+            first = body in self._memory.host.commands
+            await self._tell((StartFailed if first else Stuck)(body, codes.RELEASE_STUCK.code, owed))
             return
         try:
             failure = await self._try(held)
@@ -180,6 +188,9 @@ class Starts:
 
     def _start(self, held: Held, model: Path, port: int, key_file: Path) -> Start:
         measured = {d.id: d.uuid for d in self._memory.host.measured}
+        gone = sorted(set(held.warm.devices) - measured.keys())
+        if gone:  # an engine that is given fewer cards than were planned would start on what is another's
+            raise Refusal(device_codes.DEVICE_LOST.code, f"this host has no {gone[0]} now")
         return Start(
             launch=held.warm.launch,
             model=model,
@@ -228,9 +239,12 @@ class Starts:
 
     async def _after_end(self, held: Held, handle: Handle, why: str) -> _Ended | None:
         """Leave nothing behind, then say why. What cannot be ended keeps its memory counted."""
+        releases = self._tools.releases
+        await releases.before(replace(held, handle=handle), self._tell)
         stopped = await self._tools.keepers.stop(held.body, handle)
-        if not stopped.gone:
-            await self._tell(Stuck(held.body, codes.RELEASE_STUCK.code, f"{why}; {stopped.detail}"))
+        back, detail = await releases.after(held.body) if stopped.gone else (False, stopped.detail)
+        if not back:
+            await self._tell(Stuck(held.body, codes.RELEASE_STUCK.code, f"{why}; {detail}"))
             return None
         self._tools.keepers.forget(handle)
         last = tail(self._tools.doors.folder(held.body) / "log", 3)

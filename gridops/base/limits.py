@@ -154,3 +154,14 @@ many again. Double: a hostile header costs two seconds more; half: a multilingua
 GGUF_ARRAY_DEPTH = 4
 GGUF_ALIGNMENT = 1 << 20
 SAFETENSORS_HEADER_BYTES = 32 << 20
+
+# Sensors and memory truth
+EXTERNAL_SAMPLES = 16
+EXTERNAL_WINDOW_MS = 60_000
+"""What others use is reported as the most of so many looks within so long. Double: a compiler that ran two minutes ago
+still keeps a model away; half: a browser that breathes is believed at its low point."""
+RELEASE_MS = 30_000
+"""So long a start waits for memory that a stop must have given back. Double: an unload of a leaking engine is known to
+have failed a minute later; half: a large card that is slow to tear down is called stuck and opens again by itself."""
+HOLDERS_NAMED = 8
+SENSOR_REASONS = 32

@@ -53,7 +53,7 @@ class Ownership(StrEnum):
 
 @record
 class DeviceReport:
-    """A device as its host sees it now. `external_bytes` is used memory minus what our own processes use."""
+    """A device as its host sees it. `external_bytes` is what is used less what our processes use, at its highest."""
 
     id: DeviceId
     kind: DeviceKind
@@ -64,6 +64,8 @@ class DeviceReport:
     parent: DeviceId | None = None
     """The card that this is an instance of (MIG); the card itself is then not reported."""
     generation: int = 0
+    external_ms: int | None = None
+    """When others used that much, in controller time."""
 
 
 @record

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.agent.driver import ALLOWED, Driver, build, compiler
 from tests.agent.site import Site
 from tests.builders.tiny_gguf import Made, Shape, write_tiny_gguf
+
+_LEFT_OUT = pytest.StashKey[int]()
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +38,34 @@ def make_site(tmp_path: Path, model: Made) -> Iterator[Callable[..., Site]]:
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
     return make_site()
+
+
+@pytest.fixture(scope="session")
+def driver_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The driver library of the tests, built once."""
+    return build(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture
+def driver(driver_library: Path, tmp_path: Path) -> Driver:
+    """A driver whose cards a test says and moves."""
+    made = Driver(driver_library, tmp_path / "cards")
+    made.say()
+    return made
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where it is allowed by name, what needs a C compiler is left out; `pytest_terminal_summary` says so."""
+    if compiler() is None and os.environ.get(ALLOWED):
+        out = [item for item in items if "driver_library" in getattr(item, "fixturenames", ())]
+        config.stash[_LEFT_OUT] = len(out)
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    count = config.stash.get(_LEFT_OUT, 0)
+    if count:
+        terminalreporter.write_line(
+            f"NOT TESTED: {count} tests of the NVIDIA driver, for want of a C compiler", red=True
+        )

@@ -6,15 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import psutil
 import pytest
 
-from gridops.model.fleet import DeviceKind
-from gridops_agent import facts
 from gridops_agent.platform.base import Memory, Platform
 from gridops_agent.platform.linux import Linux
 from gridops_agent.platform.portable import Portable
@@ -143,132 +139,3 @@ def test_an_environment_that_is_empty_proves_nothing(tmp_path: Path) -> None:
     assert Linux(root).environment(42) is None
     (root / "42" / "environ").write_bytes(b"A=1=2\0B=\0rubbish\0")
     assert Linux(root).environment(42) == {"A": "1=2", "B": ""}
-
-
-# --- devices --------------------------------------------------------------------------------------------------------
-
-
-class Fixed:
-    """A machine of 16 GiB with 6 in use, and two processes of 1 GiB each."""
-
-    def memory(self) -> Memory:
-        return Memory(16 * GIB, 6 * GIB)
-
-    def own_memory_bytes(self, pid: int) -> int:
-        return {1: GIB, 2: GIB}.get(pid, 0)
-
-
-@pytest.mark.parametrize(
-    ("share", "ours", "total", "external"),
-    [
-        (Fraction(1), (), 16 * GIB, 6 * GIB),
-        (Fraction(1), (1, 2), 16 * GIB, 4 * GIB),
-        (Fraction(1, 4), (), 4 * GIB, 6 * GIB // 4),
-        (Fraction(1, 4), (1,), 4 * GIB, 5 * GIB // 4),
-    ],
-)
-def test_external_use_leaves_our_own_out_and_is_scaled_by_the_share(
-    share: Fraction, ours: tuple[int, ...], total: int, external: int
-) -> None:
-    (cpu,) = facts.devices(Fixed(), share, ours)  # type: ignore[arg-type]
-    assert (cpu.id, cpu.kind, cpu.total_bytes, cpu.external_bytes) == ("cpu0", DeviceKind.CPU, total, external)
-
-
-def test_what_we_are_measured_to_use_never_makes_external_use_negative() -> None:
-    class Small(Fixed):
-        def memory(self) -> Memory:
-            return Memory(16 * GIB, GIB)
-
-    (cpu,) = facts.devices(Small(), Fraction(1), (1, 2))  # type: ignore[arg-type]
-    assert cpu.external_bytes == 0
-
-
-def driver(**answers: Callable[..., object]) -> ModuleType:
-    """pynvml as far as we ask it, over two cards of which one is lost."""
-    module = ModuleType("pynvml")
-
-    class NVMLError(Exception):
-        pass
-
-    def by_index(index: int) -> int:
-        if index == 1:
-            raise NVMLError("GPU is lost")
-        return index
-
-    def processes(handle: int) -> list[SimpleNamespace]:
-        return [SimpleNamespace(pid=1, usedGpuMemory=2 * GIB), SimpleNamespace(pid=9, usedGpuMemory=None)]
-
-    def refuse(*_: object) -> None:
-        raise NVMLError("not supported")
-
-    names = {
-        "NVMLError": NVMLError,
-        "NVML_DEVICE_MIG_ENABLE": 1,
-        "nvmlDeviceGetMigMode": refuse,
-        "nvmlInit": lambda: None,
-        "nvmlShutdown": lambda: None,
-        "nvmlDeviceGetCount": lambda: 2,
-        "nvmlDeviceGetHandleByIndex": by_index,
-        "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(total=8 * GIB, used=3 * GIB),
-        "nvmlDeviceGetUUID": lambda h: b"GPU-1",
-        "nvmlDeviceGetName": lambda h: "Card",
-        "nvmlDeviceGetComputeRunningProcesses": processes,
-    }
-    for name, value in (names | answers).items():
-        setattr(module, name, value)
-    return module
-
-
-def test_gpus_are_reported_by_uuid_and_a_lost_one_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", driver())
-    _, gpu = facts.devices(Fixed(), Fraction(1, 2), (1,))  # type: ignore[arg-type]
-    assert (gpu.id, gpu.kind, gpu.uuid, gpu.model) == ("gpu0", DeviceKind.GPU, "GPU-1", "Card")
-    assert (gpu.total_bytes, gpu.external_bytes) == (4 * GIB, GIB // 2)
-
-
-def test_a_lost_card_does_not_give_its_name_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever stood on `gpu1` still does, and `gpu0` is gone."""
-
-    def first_is_lost(index: int) -> int | None:
-        return index or None
-
-    monkeypatch.setitem(sys.modules, "pynvml", driver(nvmlDeviceGetHandleByIndex=first_is_lost))
-    assert [d.id for d in facts.devices(Fixed(), Fraction(1), ())] == ["cpu0", "gpu1"]  # type: ignore[arg-type]
-
-
-def test_a_card_in_mig_mode_is_reported_as_its_instances_and_not_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut = driver()
-
-    def part(handle: int, number: int) -> str:
-        if number == 1:
-            raise cut.NVMLError("no such instance")
-        return f"mig {number}"
-
-    answers = {
-        "nvmlDeviceGetCount": lambda: 1,
-        "nvmlDeviceGetMigMode": lambda handle: [1, 1],
-        "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 3,
-        "nvmlDeviceGetMigDeviceHandleByIndex": part,
-        "nvmlDeviceGetUUID": lambda handle: f"MIG-{handle}",
-        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(
-            total=(4 if isinstance(handle, str) else 80) * GIB, used=GIB
-        ),
-    }
-    for name, value in answers.items():
-        setattr(cut, name, value)
-    monkeypatch.setitem(sys.modules, "pynvml", cut)
-    _, *found = facts.devices(Fixed(), Fraction(1), ())  # type: ignore[arg-type]
-    assert [(d.id, d.parent, d.uuid, d.total_bytes // GIB) for d in found] == [
-        ("gpu0.0", "gpu0", "MIG-mig 0", 4),
-        ("gpu0.2", "gpu0", "MIG-mig 2", 4),
-    ]
-
-
-def test_without_a_driver_there_are_quietly_no_gpus() -> None:
-    assert facts.gpus() == ()
-
-
-def test_free_disk_is_read_where_the_folder_will_be(tmp_path: Path) -> None:
-    free = facts.disk_free_bytes(tmp_path / "not" / "yet")
-    assert free is not None
-    assert free > 0

@@ -153,7 +153,7 @@ def test_a_machine_with_more_devices_than_a_host_may_show_can_join(monkeypatch: 
     config = Config(state=Path("/nowhere"), controller="https://example.invalid", host=b.HOST, fleet=b.FLEET)
     token = Token(fleet=b.FLEET, host=b.HOST, secret=Secret(b"s" * 32))
     many = tuple(device(n) for n in range(limits.DEVICES_PER_HOST + 30))
-    monkeypatch.setattr(joining.facts, "devices", lambda *_: many)
+    monkeypatch.setattr(joining, "_devices", lambda _: many)
     request = joining._request(config, token, b.HOST_SIGNER, "0.1.0")
     assert request.facts.devices == many[: limits.DEVICES_PER_HOST]
     assert len(seal("join", to_bytes(request), b.HOST_SIGNER)) <= sealed_bytes(limits.JOIN_BYTES)

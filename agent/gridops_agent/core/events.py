@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gridops.base.ids import Digest
+from gridops.base.ids import DeviceId, Digest
 from gridops.model.snapshot import DeviceReport
 from gridops.protocol.messages import Directive, Outcome
 from gridops_agent.core.protection import Verdict
+from gridops_agent.core.release import Owed
 from gridops_agent.core.state import Handle
+
+GONE = "no driver lists it any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,21 @@ class Died(_About):
     """The process is proved gone, and so is its group."""
 
     detail: str
+    owed: tuple[Owed, ...] = ()
+    """What it was last seen to hold on cards: it must come back before anything starts there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping(_About):
+    """The process is about to be stopped: what it holds on cards now must come back."""
+
+    owed: tuple[Owed, ...]
+
+
+class Released(_About):
+    """What it held on cards has come back, or nothing keeps its devices closed any more."""
+
+    __slots__ = ()
 
 
 class StartFailed(_Trouble):
@@ -123,6 +141,10 @@ class Measured:
     """Devices as read now; only capacities are remembered."""
 
     devices: tuple[DeviceReport, ...]
+    lost: tuple[tuple[DeviceId, str], ...] = ()
+    """Those that cannot be used any more, with the reason."""
+    absent: str | None = GONE
+    """Why a device that is not listed is not there. None: nobody knows, so nothing is taken away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +186,8 @@ Event = (
     | Measured
     | StateChanged
     | Resumed
+    | Stopping
+    | Released
 )
 
 

@@ -26,10 +26,13 @@ def touch(host: Host, devices: Iterable[DeviceId]) -> Host:
     return replace(host, counts=counts)
 
 
-def capacity(host: Host, devices: tuple[DeviceReport, ...]) -> Host:
-    """Take a measurement. A device that came, went or changed its size raises its counter; use does not."""
+def capacity(host: Host, devices: tuple[DeviceReport, ...], whole: bool = True) -> Host:
+    """Take a measurement. A device that came, went or changed its size raises its counter; use does not.
+
+    `whole`: a device that is not listed is not there. Otherwise nobody knows, and nothing has changed.
+    """
     sizes = {d.id: d.total_bytes for d in devices}
-    known = {d: c.total_bytes for d, c in host.counts.items() if d != HOST}
+    known = {d: c.total_bytes for d, c in host.counts.items() if d != HOST and (whole or d in sizes)}
     changed = sorted(d for d in sizes.keys() | known.keys() if sizes.get(d, 0) != known.get(d, -1))
     host = replace(host, measured=devices)
     if not changed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from gridops_agent.core import commands, lives
+from gridops_agent.core import commands, health, lives
 from gridops_agent.core.events import (
     Began,
     Died,
@@ -22,15 +22,17 @@ from gridops_agent.core.events import (
     Measured,
     Placed,
     Proved,
+    Released,
     Resumed,
     RetryDue,
     RootsCame,
     Spawned,
     StartFailed,
     StateChanged,
+    Stopping,
     Stuck,
 )
-from gridops_agent.core.generations import capacity, host_state
+from gridops_agent.core.generations import host_state
 from gridops_agent.core.state import Host
 
 
@@ -74,10 +76,14 @@ def _answer(host: Host, event: Event, now_ms: int) -> tuple[Host, tuple[Effect, 
         case RetryDue():
             return lives.retry_due(host, event, now_ms)
         case Measured():
-            return capacity(host, event.devices), ()
+            return health.measured(host, event, now_ms)
         case StateChanged():
             return host_state(host, event.verdict), ()
         case Resumed():
             return lives.resumed(host, event, now_ms)
+        case Stopping():
+            return lives.stopping(host, event), ()
+        case Released():
+            return lives.released(host, event, now_ms)
         case _:
             assert_never(event)

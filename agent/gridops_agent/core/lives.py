@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gridops.base.codes import devices as device_codes
 from gridops.base.codes import refusals as codes
 from gridops.base.ids import Digest
 from gridops.model.action import Unload
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
-from gridops_agent.core import keepalive
+from gridops_agent.core import keepalive, local
 from gridops_agent.core.commands import Answer, ended
 from gridops_agent.core.events import (
     AwaitListed,
@@ -26,11 +27,13 @@ from gridops_agent.core.events import (
     Listed,
     Placed,
     Proved,
+    Released,
     Resumed,
     RetryDue,
     Spawned,
     StartAgain,
     StartFailed,
+    Stopping,
     Stuck,
 )
 from gridops_agent.core.generations import touch
@@ -76,7 +79,12 @@ def died(host: Host, event: Died, now_ms: int) -> Answer:
     """The process is gone. What has been applied is kept alive; what drains or never came up is not."""
     if event.body not in host.held:
         return host, ()
-    held = replace(host.held[event.body], handle=None, since_ms=now_ms)
+    held = host.held[event.body]
+    closed = held.code == codes.RELEASE_STUCK.code and bool(held.owed)
+    if closed or held.code == device_codes.DEVICE_LOST.code:
+        # It goes on when its memory or its device is back, not before; what it says stays the reason for that.
+        return _set(host, replace(held, handle=None)), _NEWS
+    held = replace(held, handle=None, since_ms=now_ms, owed=event.owed or held.owed)
     if held.state is ResidencyState.DRAINING:
         return _set(host, replace(held, detail=told(f"{event.detail} while draining"))), _NEWS
     if event.body in host.commands:
@@ -129,6 +137,28 @@ def stuck(host: Host, event: Stuck, now_ms: int) -> Answer:
     return host, _NEWS
 
 
+def stopping(host: Host, event: Stopping) -> Host:
+    """What its process holds now is remembered before the first signal, so that no restart of the agent loses it."""
+    held = host.held.get(event.body)
+    return host if held is None else _set(host, replace(held, owed=event.owed))
+
+
+def released(host: Host, event: Released, now_ms: int) -> Answer:
+    """Its memory has come back. If that was all that kept it from its next step, the step is taken now."""
+    held = host.held.get(event.body)
+    if held is None:
+        return host, ()
+    host = _set(host, replace(held, owed=()))
+    if held.code != codes.RELEASE_STUCK.code or held.handle is not None:
+        return host, ()
+    detail = "its memory has come back"
+    open_again = replace(host.held[event.body], code=None, detail=detail, since_ms=now_ms)
+    host = touch(_set(host, open_again), held.warm.devices)
+    if held.state is ResidencyState.DRAINING:
+        return host, _NEWS
+    return died(host, Died(event.body, detail), now_ms)
+
+
 def proved(host: Host, event: Proved, now_ms: int) -> Answer:
     """A doubt about a living process is resolved: it is ours. It counts as ready once it is listed again."""
     if event.body not in host.held:
@@ -142,7 +172,7 @@ def proved(host: Host, event: Proved, now_ms: int) -> Answer:
 
 def retry_due(host: Host, event: RetryDue, now_ms: int) -> Answer:
     held = host.held.get(event.body)
-    if held is None or not keepalive.due(held, now_ms):
+    if held is None or not keepalive.due(held, now_ms) or local.closed(host, held.warm.devices) is not None:
         return host, ()
     return _set(host, keepalive.restarted(held, now_ms)), (StartAgain(event.body),)
 

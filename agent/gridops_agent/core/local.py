@@ -6,6 +6,8 @@ for its lanes. A host's own protection outranks the controller, so nothing here 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gridops.base import limits
 from gridops.base.codes import refusals as codes
 from gridops.base.ids import DeviceId, Digest
@@ -40,6 +42,7 @@ def objection(host: Host, command: Command, now_ms: int) -> No | None:
                 _accepts(host)
                 or guesses.objection(host, action)
                 or _countable(host)
+                or _open(host, action)
                 or _fits(host, action)
                 or _shares(host, action)
             )
@@ -66,6 +69,23 @@ def _countable(host: Host) -> No | None:
         f"{len(host.held)} residencies are on this host, and {limits.RESIDENCIES_PER_HOST} are the most that one host "
         "may hold; unload one first"
     )
+
+
+def closed(host: Host, devices: Iterable[DeviceId]) -> tuple[DeviceId, str] | None:
+    """The first of these devices on which nothing may start, since memory that a stop must give back has not come."""
+    wanted = frozenset(devices)
+    for body in sorted(host.held):
+        held = host.held[body]
+        if held.code == codes.RELEASE_STUCK.code:
+            for owed in held.owed:
+                if owed.device in wanted:
+                    return owed.device, f"{owed.device} is closed for starts since {held.replica} ended: {held.detail}"
+    return None
+
+
+def _open(host: Host, warm: Warm) -> No | None:
+    shut = closed(host, warm.devices)
+    return None if shut is None else (codes.RELEASE_STUCK.code, shut[1])
 
 
 def _fits(host: Host, warm: Warm) -> No | None:

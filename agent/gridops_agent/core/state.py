@@ -19,6 +19,7 @@ from gridops.protocol.messages import Body, GatewayKey, Term
 from gridops.protocol.receipts import Receipts
 from gridops.trust.root import RootChain
 from gridops_agent.core.protection import Verdict
+from gridops_agent.core.release import Owed
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -78,6 +79,8 @@ class Held:
     detail: str | None = None
     renamed: tuple[ReplicaId, ProfileName] | None = None
     """What it is called now, where its profile was renamed while it ran; `warm` keeps what was signed."""
+    owed: tuple[Owed, ...] = ()
+    """What its last process held on cards and has not been seen to come back; nothing starts there before it does."""
 
     @property
     def replica(self) -> ReplicaId:

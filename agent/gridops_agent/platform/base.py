@@ -24,6 +24,8 @@ class Memory:
 
     total_bytes: int
     used_bytes: int
+    unified: bool = False
+    """Processor and graphics share it (Apple silicon): it is the device of both."""
 
 
 class Platform(Protocol):

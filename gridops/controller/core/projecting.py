@@ -142,7 +142,7 @@ def _automatic(batch: Batch, book: ScopeBook) -> dict[str, Any]:
 def _coarse(report: HostReport) -> HostReport:
     return replace(
         report,
-        devices=tuple(replace(d, external_bytes=_to_gib(d.external_bytes)) for d in report.devices),
+        devices=tuple(replace(d, external_bytes=_to_gib(d.external_bytes), external_ms=None) for d in report.devices),
         residencies=tuple(replace(r, in_flight=0) for r in report.residencies),
         disk_free_bytes=_to_gib(report.disk_free_bytes) if report.disk_free_bytes is not None else None,
     )

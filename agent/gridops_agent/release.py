@@ -1,0 +1,155 @@
+"""Waits for memory to come back: reads cards before a stop, after it, and before the next start on them.
+
+Called by whoever stops or starts engines, with the lanes of the devices held, and every few seconds for what is
+still owed. What to expect and whether it came is decided in `core.release`; here are the readings, the bounded wait and
+the words for people, which name the processes that hold what did not come back. Signals nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from gridops.base import limits
+from gridops.base.codes.refusals import RELEASE_STUCK
+from gridops.base.ids import DeviceId, Digest
+from gridops.base.units import render_bytes
+from gridops_agent.core import release
+from gridops_agent.core.events import Event, Released, Stopping
+from gridops_agent.core.release import Owed, Reading, Verdict
+from gridops_agent.core.state import Handle, Held
+from gridops_agent.memory import Memory
+from gridops_agent.platform.base import Platform
+from gridops_agent.sensors.cards import Cards, Condition
+
+POLL_S = 0.25
+STUCK = RELEASE_STUCK.code
+
+Tell = Callable[[Event], Awaitable[bool]]
+PidsOf = Callable[[Mapping[Digest, Handle]], Awaitable[tuple[int, ...]]]
+
+
+class Releases:
+    """What stopped engines still owe. Holds nothing that the ledger does not: only the newest reading of who lives."""
+
+    def __init__(self, memory: Memory, look: Callable[[], Cards], platform: Platform, pids_of: PidsOf) -> None:
+        self._memory = memory
+        self._look = look
+        self._platform = platform
+        self._pids_of = pids_of
+        self._seen: dict[Digest, tuple[Owed, ...]] = {}
+
+    async def note(self, cards: Cards) -> None:
+        """Remember what each living engine holds, for those that will die without being stopped."""
+        names = {card.id for card in cards.cards}
+        living: dict[Digest, tuple[Owed, ...]] = {}
+        for body, held in self._memory.host.held.items():
+            if held.handle is not None and names.intersection(held.warm.devices):
+                pids = await self._pids_of({body: held.handle})
+                living[body] = _owed(held, readings(cards), pids) if pids else self._seen.get(body, ())
+        self._seen = living
+
+    def seen(self, body: Digest) -> tuple[Owed, ...]:
+        """What an engine was last seen to hold on cards."""
+        return self._seen.get(body, ())
+
+    async def before(self, held: Held, tell: Tell) -> None:
+        """Before the first signal: what must come back is read and recorded."""
+        cards = await asyncio.to_thread(self._look)
+        if held.handle is None or not _on_cards(held, cards):
+            return
+        pids = await self._pids_of({held.body: held.handle})
+        owed = _owed(held, readings(cards), pids) if pids else self.seen(held.body) or held.owed
+        if owed:
+            await tell(Stopping(held.body, owed))
+
+    async def after(self, body: Digest) -> tuple[bool, str]:
+        """After the last process is gone: True when its memory is back, and what is to be said about it."""
+        held = self._memory.host.held.get(body)
+        return await self._wait(held.owed) if held is not None else (True, "")
+
+    async def gate(self, held: Held) -> str:
+        """Before a start: wait for what is owed on its devices. Words when it does not come, else empty."""
+        for body in sorted(self._memory.host.held):
+            other = self._memory.host.held.get(body)
+            if other is None or (other.handle is not None and body != held.body):
+                continue
+            owed = tuple(o for o in other.owed if o.device in held.warm.devices)
+            back, words = await self._wait(owed)
+            if not back:
+                return words
+        return ""
+
+    async def settle(self, busy: set[Digest], tell: Tell) -> None:
+        """Look once at everything that is owed and that nobody is working on; what came back is open again."""
+        waiting = [h for h in self._memory.host.held.values() if h.handle is None and h.body not in busy]
+        waiting = [h for h in waiting if h.owed or h.code == STUCK]
+        if not waiting:
+            return
+        now = readings(await asyncio.to_thread(self._look))
+        for held in sorted(waiting, key=lambda h: h.body):
+            if release.verdict(held.owed, now).back and self._open(held):
+                await tell(Released(held.body))
+
+    def _open(self, held: Held) -> bool:
+        """Nobody else keeps one of its devices closed."""
+        others = (h for h in self._memory.host.held.values() if h.body != held.body and h.code == STUCK)
+        return not any(owed.device in held.warm.devices for other in others for owed in other.owed)
+
+    async def _wait(self, owed: tuple[Owed, ...]) -> tuple[bool, str]:
+        if not owed:
+            return True, ""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + limits.RELEASE_MS / 1000
+        while True:
+            cards = await asyncio.to_thread(self._look)
+            now = readings(cards)
+            found = release.verdict(owed, now)
+            if found.back:
+                return True, found.remark
+            if loop.time() >= end:
+                return False, self._words(found, now, owed)
+            await asyncio.sleep(POLL_S)
+
+    def _words(self, found: Verdict, now: Mapping[DeviceId, Reading], owed: tuple[Owed, ...]) -> str:
+        """What did not come back, from which device, and which processes hold it by the driver's own list."""
+        words = [f"no device could be read: {found.remark}"] if not found.missing else []
+        for one in found.missing:
+            held = (
+                f"{render_bytes(one.held_bytes)} were held there" if one.held_bytes is not None else "it is still used"
+            )
+            words.append(f"{one.device} did not give its memory back ({held}); {self._holders(one, now[one.device])}")
+        return "; ".join(words)
+
+    def _holders(self, owed: Owed, now: Reading) -> str:
+        by_pid = now.by_pid or {}
+        mine = sorted((pid for pid in by_pid if pid in owed.pids), key=lambda pid: -(by_pid[pid] or 0))
+        others = sorted((pid for pid in by_pid if pid not in owed.pids), key=lambda pid: -(by_pid[pid] or 0))
+        if not by_pid:
+            return "no process is listed on it: the driver itself holds it, and a reset frees it"
+        named = [self._holder(pid, by_pid[pid], "of this engine") for pid in mine]
+        named += [self._holder(pid, by_pid[pid], "not of this engine") for pid in others]
+        more = f" and {len(named) - limits.HOLDERS_NAMED} more" if len(named) > limits.HOLDERS_NAMED else ""
+        return f"held by {', '.join(named[: limits.HOLDERS_NAMED])}{more}"
+
+    def _holder(self, pid: int, used: int | None, whose: str) -> str:
+        process = self._platform.process(pid)
+        what = "gone from the process table" if process is None else "a zombie" if process.zombie else "alive"
+        held = render_bytes(used) if used is not None else "an unknown amount"
+        return f"pid {pid} ({held}, {whose}, {what})"
+
+
+def readings(cards: Cards) -> dict[DeviceId, Reading]:
+    """The cards as the pure rules see them."""
+    return {
+        card.id: Reading(card.used_bytes, card.by_pid, gone=card.condition is Condition.LOST) for card in cards.cards
+    }
+
+
+def _on_cards(held: Held, cards: Cards) -> bool:
+    return bool({card.id for card in cards.cards}.intersection(held.warm.devices))
+
+
+def _owed(held: Held, now: Mapping[DeviceId, Reading], pids: tuple[int, ...]) -> tuple[Owed, ...]:
+    devices = sorted(set(held.warm.devices) & now.keys())
+    return tuple(release.owe(device, now[device], pids) for device in devices)
