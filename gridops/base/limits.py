@@ -105,6 +105,8 @@ ENGINE_ANSWER_BYTES = 4 << 20
 """What an engine may say to one question of its adapter; more is no answer."""
 ENDED_CONTAINERS_KEPT = 5
 """Containers that failed, kept for their logs. Double: more disk for writable layers; half: an older cause is lost."""
+SERVICE_LEFTOVER_BYTES = 64 << 20
+"""What a service that has given its models' memory back may still hold for itself on a device."""
 FRONT_IN_FLIGHT = 1_024
 """Requests at the front at one time: those whose bodies still arrive and those that engines work on."""
 FRONT_ARRIVING = 256

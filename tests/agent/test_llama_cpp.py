@@ -130,5 +130,5 @@ def test_the_wrapper_never_opens_a_server_without_a_key(tmp_path: Path) -> None:
 
 
 def test_the_registry_names_what_configs_name() -> None:
-    assert sorted(engines({})) == ["llama.cpp"]
+    assert sorted(engines({})) == ["llama.cpp", "sglang", "vllm"]
     assert LlamaCpp().runtimes()[0].engine == "llama.cpp"

@@ -13,10 +13,11 @@ from typing import Protocol
 
 import aiohttp
 
-from gridops.base.ids import EngineName
+from gridops.base.ids import Digest, EngineName
 from gridops.model.action import DeviceShare
 from gridops.model.fleet import Runtime
 from gridops.model.plan import Launch
+from gridops.model.profile import Artifact
 
 LOOPBACK = "127.0.0.1"
 
@@ -39,6 +40,8 @@ class Abilities:
     """One replica of it can work over several devices of a host."""
     drains_on_term: bool
     """It finishes work in flight after TERM. Informative: draining is ours in any case."""
+    own_store: bool = False
+    """It keeps artifacts in a store of its own, which it fills itself (`Service.fetch`); the agent's cache has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,17 @@ class Service(Adapter, Protocol):
 
     async def alive(self, http: aiohttp.ClientSession) -> str | None:
         """Its version, when it answers; None when it does not."""
+        ...
+
+    async def stored(self, http: aiohttp.ClientSession) -> tuple[Digest, ...]:
+        """Identities of what lies in its own store, as it says them now; empty where it has none."""
+        ...
+
+    async def fetch(self, http: aiohttp.ClientSession, artifact: Artifact) -> int | None:
+        """Into its own store, exactly the one named: the bytes that came; None when it was there. Raises Refusal.
+
+        Never replaces what lies there under the same name. Cancelling it ends the transfer.
+        """
         ...
 
     async def verify(self, http: aiohttp.ClientSession, start: Start) -> str:

@@ -68,10 +68,11 @@ def objection(engine: str, known: Mapping[str, Flag], launch: Launch) -> str | N
 
 
 def words_of(known: Mapping[str, Flag], launch: Launch) -> tuple[str, ...]:
-    """The flags of a launch's arguments in a stable order. Only for a launch without an objection."""
+    """The flags of those arguments that the table holds, in a stable order. For a launch without an objection."""
     said: list[str] = []
     for arg in sorted(launch.args, key=lambda a: a.name):
-        form = known[arg.name].form(arg.value)
-        if form is not None and form != OMIT:
-            said += (known[arg.name].name, *form)
+        flag = known.get(arg.name)
+        form = flag.form(arg.value) if flag is not None else OMIT
+        if flag is not None and form is not None and form != OMIT:
+            said += (flag.name, *form)
     return tuple(said)
