@@ -78,7 +78,9 @@ REPLICAS = NumberOrBlock(
 ARTIFACT = Block(
     "the artifact",
     Artifact,
-    Field("format", Name("format"), "gguf, safetensors and so on.", required=True),
+    Field(
+        "format", Name("format"), "gguf, safetensors, ollama (a registry's model) or workflow (ComfyUI).", required=True
+    ),
     Field("source", SOURCE, "Where the files can be fetched; left out: found by digest on the host, or refused."),
     Field("credential", CREDENTIAL, "Name of the secret that the source asks for."),
     Field(
@@ -130,6 +132,16 @@ ENGINE_ARGUMENTS: dict[str, frozenset[str]] = {
          "flash_attn", "gpu_layers", "jinja", "main_gpu", "pooling", "reasoning_format", "split_mode", "tensor_split",
          "threads", "threads_batch", "ubatch", "warmup"}
     ),
+    "comfyui": frozenset(),
+    "ollama": frozenset(),
+    "sglang": frozenset(
+        {"attention_backend", "chunked_prefill", "cuda_graph", "dtype", "embeddings", "kv_cache_dtype", "quantization",
+         "reasoning_parser", "tool_call_parser"}
+    ),
+    "vllm": frozenset(
+        {"auto_tool_choice", "block_size", "cpu_cores", "cpu_kv_gib", "dtype", "enforce_eager", "kv_cache_dtype",
+         "max_batched_tokens", "prefix_caching", "quantization", "reasoning_parser", "runner", "tool_call_parser"}
+    ),
 }  # fmt: skip
 """Arguments of each engine whose adapter we know; a test keeps this equal to the agent's own table."""
 
@@ -148,7 +160,7 @@ def _args_rule(read: Read, reader: Reader) -> None:
             hint = f"did you mean `{close}`?" if close is not None else ""
             free = close is not None and close not in args.entries
             fix = Fix(f"rename to `{close}`", (replace(entry.key, close),)) if close is not None and free else None
-            notes = (f"arguments: {', '.join(sorted(known))}",)
+            notes = (f"arguments: {', '.join(sorted(known))}",) if known else (f"{read.get('engine')} takes none",)
             message = f"{read.get('engine')} has no argument `{name}` here"
             say = reader.error if close is not None else reader.warn
             say(codes.UNKNOWN_ARGUMENT, entry.key, message, hint, notes=notes, fix=fix)

@@ -18,6 +18,7 @@ from gridops.files.kinds_profile import ENGINE_ARGUMENTS
 from gridops.files.load import check
 from gridops.files.tree import MemoryTree, WorkingTree
 from gridops.planner.eligible import BACKEND_KINDS as PLANNER_KINDS
+from gridops_agent.engines import engines, services, sglang, vllm
 from gridops_agent.engines.llama_cpp import FLAGS
 from tests.files.corpus_schema import SCHEMA
 from tests.files.repo import GOOD
@@ -156,3 +157,6 @@ def test_backends_are_those_that_the_planner_can_place() -> None:
 
 def test_engine_arguments_are_those_that_the_agent_passes_on() -> None:
     assert ENGINE_ARGUMENTS["llama.cpp"] == frozenset(FLAGS)
+    assert ENGINE_ARGUMENTS["sglang"] == frozenset(sglang.FLAGS)
+    assert ENGINE_ARGUMENTS["vllm"] == frozenset(vllm.FLAGS) | frozenset(vllm.VARIABLES)
+    assert set(ENGINE_ARGUMENTS) == {*engines({}), *services({"comfyui": "http://127.0.0.1:1", "ollama": "http://x"})}
