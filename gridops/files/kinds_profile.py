@@ -78,9 +78,7 @@ REPLICAS = NumberOrBlock(
 ARTIFACT = Block(
     "the artifact",
     Artifact,
-    Field(
-        "format", Name("format"), "gguf, safetensors, ollama (a registry's model) or workflow (ComfyUI).", required=True
-    ),
+    Field("format", Name("format"), "gguf, safetensors, ollama (from its registry) or workflow.", required=True),
     Field("source", SOURCE, "Where the files can be fetched; left out: found by digest on the host, or refused."),
     Field("credential", CREDENTIAL, "Name of the secret that the source asks for."),
     Field(
