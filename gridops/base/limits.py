@@ -56,6 +56,11 @@ BOOTS_KEPT = 8
 STRAGGLERS = 16
 """Two heartbeats out of turn whose numbers are this close come from a second living agent, not from the network."""
 CLOCK_DISAGREE_MS = 86_400_000
+PROTECTION_GAP_MS = 15_000
+"""A host that has not looked at itself for so long has seen nothing last. Half: a busy machine forgets what it began to
+see; twice: the last second before a sleep and the first after it count as one stretch."""
+REASONS_PER_HOST = 16
+OVERRIDE_REASON_CHARS = 300
 STANDING_STOPS = 16
 STANDING_STOPS_WINDOW_MS = 600_000
 """The host's brake: so many models are taken out of service per window without a person's approval, whoever asks. A

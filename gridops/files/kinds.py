@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 
 from gridops.files.kinds_fleet import DRAIN, FLEET, HOST_KEY_KIND, HOSTS
-from gridops.files.kinds_policy import APPROVALS, BUDGETS, MODE, PLANNING, PROTECTION
+from gridops.files.kinds_policy import APPROVALS, BUDGETS, MODE, PLANNING
 from gridops.files.kinds_profile import PROFILE
+from gridops.files.kinds_protection import PROTECTION
 from gridops.files.shape import Block
 
 API_VERSION = "gridops/v1"

@@ -1,4 +1,4 @@
-"""Kinds of `policies/`: Mode, Budgets, Planning, Approvals, Protection; each field declared once."""
+"""Kinds of `policies/`: Mode, Budgets, Planning, Approvals; each field declared once."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from gridops.files.kinds_fleet import header
 from gridops.files.reader import Reader
 from gridops.files.scalars import Choice, Flag, Instant, Int, Name, Or, Price, Share, Size, Span, Text
 from gridops.files.shape import Block, Field, ListOf, MapOf, Read, Shape
-from gridops.model.fleet import HostClass
 from gridops.model.policy import (
     ActionClass,
     ActionLimits,
     ApprovalPolicy,
     Automatic,
     BudgetPolicy,
-    ClassProtection,
     DisruptionBudget,
     FootprintMinima,
     Headroom,
     Heartbeat,
-    Levels,
     LookAhead,
     MassStale,
     Mode,
@@ -33,14 +30,12 @@ from gridops.model.policy import (
     PlanningPolicy,
     Prefetch,
     PriceCeiling,
-    ProtectionPolicy,
     Risk,
     RiskNeed,
     RoleMembers,
     ScopeBudgets,
     ScopeMode,
     Search,
-    Thermal,
     Window,
 )  # fmt: skip
 from gridops.model.profile import FootprintSource
@@ -324,70 +319,4 @@ APPROVALS = Block(
     Field("accept", ListOf(Choice(("signature", "forge_review")), filled=True), "What counts as an approval."),
     rules=(_author_rule,),
     make=_risks,
-)
-
-
-def _levels_rule(read: Read, reader: Reader) -> None:
-    throttle, pause = read.get("throttle"), read.get("pause")
-    if throttle is None or pause is None:
-        return
-    low, high = ("pause", "throttle") if read.block.title == "battery" else ("throttle", "pause")
-    if read.get(low) >= read.get(high):
-        message = f"`{low}` must be below `{high}`"
-        related = (Related(reader.source.place(read.node(high)), high),)
-        reader.error(sense_codes.MIN_ABOVE_MAX, read.node(low), message, related=related)
-
-
-def _thermal_rule(read: Read, reader: Reader) -> None:
-    _levels_rule(read, reader)
-    recover, throttle = read.get("recover"), read.get("throttle")
-    if recover is not None and throttle is not None and recover >= throttle:
-        reader.error(sense_codes.MIN_ABOVE_MAX, read.node("recover"), "`recover` must be below `throttle`")
-
-
-def _levels(title: str) -> Block:
-    return Block(
-        title,
-        Levels,
-        Field("throttle", Share(high=PPM), "Take less work from here.", "throttle_ppm", True),
-        Field("pause", Share(high=PPM), "Take no work from here.", "pause_ppm", True),
-        rules=(_levels_rule,),
-    )
-
-
-PROTECTION = Block(
-    "the protection file",
-    ProtectionPolicy,
-    *header("Protection"),
-    Field(
-        "classes",
-        MapOf(
-            "class of host",
-            Choice((HostClass.DEDICATED.value, HostClass.OPPORTUNISTIC.value)),
-            Block(
-                "the protection",
-                ClassProtection,
-                Field("idle", Span(), "Quiet time after which the owner counts as away.", "idle_ms"),
-                Field("activity_debounce", Span(), "Activity must last so long to count.", "activity_debounce_ms"),
-                Field(
-                    "thermal",
-                    Block(
-                        "thermal",
-                        Thermal,
-                        Field("throttle", Int(0, 150), "Degrees Celsius.", "", True),
-                        Field("pause", Int(0, 150), "Degrees Celsius.", "", True),
-                        Field("recover", Int(0, 150), "Degrees Celsius.", "", True),
-                        rules=(_thermal_rule,),
-                    ),
-                    "Temperatures at which the host yields.",
-                ),
-                Field("memory", _levels("memory"), "Used memory at which the host yields."),
-                Field("battery", _levels("battery"), "Charge below which the host yields."),
-                Field("unknown_sensor", Choice(("throttle", "ignore")), "When a sensor cannot be read."),
-                Field("recovery", Span(), "How long all must be well before work resumes.", "recovery_ms"),
-            ),
-            key_to="host_class",
-        ),
-        "Limits of each class of host.",
-    ),
 )

@@ -242,6 +242,23 @@ class ApprovalPolicy:
         return next((r.people for r in self.roles if r.role == role), ())
 
 
+class Sensor(StrEnum):
+    """What a host looks at to protect itself. What each read may be known, unknown or absent."""
+
+    ACTIVITY = "activity"
+    BATTERY = "battery"
+    CPU = "cpu"
+    DISK = "disk"
+    GPU_HEALTH = "gpu_health"
+    GPU_MEMORY = "gpu_memory"
+    GPU_TEMPERATURE = "gpu_temperature"
+    LOAD = "load"
+    MEMORY = "memory"
+    NETWORK = "network"
+    TEMPERATURE = "temperature"
+    THERMAL_THROTTLING = "thermal_throttling"
+
+
 @record
 class Thermal:
     """Degrees Celsius."""
@@ -253,15 +270,22 @@ class Thermal:
 
 @record
 class Levels:
-    """Two thresholds in parts per million."""
+    """Thresholds in parts per million."""
 
     throttle_ppm: int
     pause_ppm: int
+    recover_ppm: int | None = None
+    """Where it is well again. None: a tenth better than `throttle_ppm`."""
 
 
 @record
 class ClassProtection:
-    """When hosts of a class yield (acted on by the host itself)."""
+    """When hosts of a class yield (acted on by the host itself).
+
+    A sensor counts as bad once it was beyond its threshold for its debounce, and as well once it was on the good side
+    of its recovery threshold for its recovery. Half a debounce: a spike fences a host; twice: an owner waits longer.
+    Half a recovery: a host that is just too hot goes to and fro; twice: it serves less than it could.
+    """
 
     host_class: str
     idle_ms: int = 60_000
@@ -272,6 +296,47 @@ class ClassProtection:
     unknown_sensor: str = "throttle"
     """`throttle` or `ignore`."""
     recovery_ms: int = 60_000
+    activity: str = "pause"
+    """What the owner's activity does: `pause` or `throttle`."""
+    activity_recovery_ms: int | None = None
+    """None: `recovery_ms`."""
+    thermal_debounce_ms: int = 5_000
+    thermal_recovery_ms: int | None = None
+    """None: `recovery_ms`."""
+    gpu_thermal: Thermal = Thermal(throttle=87, pause=95, recover=78)
+    gpu_memory: Levels = Levels(throttle_ppm=920_000, pause_ppm=980_000)
+    cpu_ppm: int = 900_000
+    load_ppm: int = 1_250_000
+    """For each CPU."""
+    disk_bytes: int = 1 << 30
+    """Free space below which it takes less work."""
+    debounce_ms: int = 5_000
+    """Of every sensor that has none of its own."""
+    drain_grace_ms: int = 30_000
+    """What is in flight has so long before a host that wants to pause is paused."""
+    throttled_ppm: int = 500_000
+    """Share of the lanes of a throttled host that new requests may use."""
+    unknown_ppm: int = 750_000
+    """The same where it is throttled only because a sensor cannot be read."""
+    retry_after_ms: int = 30_000
+    ignore: tuple[Sensor, ...] = ()
+    """Sensors that say nothing about hosts of this class."""
+
+
+DEDICATED_IGNORES = (Sensor.ACTIVITY, Sensor.BATTERY, Sensor.CPU, Sensor.LOAD)
+"""Nobody sits at a server, and its processors are there to be busy."""
+
+
+def protection_default(host_class: str) -> ClassProtection:
+    """What holds for a class where `policies/protection.yaml` says nothing. Everything that is not dedicated yields."""
+    if host_class != "dedicated":
+        return ClassProtection(host_class=host_class)
+    return ClassProtection(
+        host_class=host_class,
+        thermal=Thermal(throttle=85, pause=95, recover=75),
+        unknown_sensor="ignore",
+        ignore=DEDICATED_IGNORES,
+    )
 
 
 @record

@@ -13,24 +13,8 @@ from enum import IntEnum, StrEnum
 from types import MappingProxyType
 
 from gridops.base.units import PPM
+from gridops.model.policy import Sensor
 from gridops.model.snapshot import HostState
-
-
-class Sensor(StrEnum):
-    """What is looked at. A reading of each may be known, unknown (None), or absent."""
-
-    ACTIVITY = "activity"
-    BATTERY = "battery"
-    TEMPERATURE = "temperature"
-    GPU_TEMPERATURE = "gpu_temperature"
-    THERMAL_THROTTLING = "thermal_throttling"
-    MEMORY = "memory"
-    GPU_MEMORY = "gpu_memory"
-    CPU = "cpu"
-    LOAD = "load"
-    DISK = "disk"
-    NETWORK = "network"
-    GPU_HEALTH = "gpu_health"
 
 
 class GpuTrouble(StrEnum):

@@ -18,7 +18,7 @@ from gridops.controller.core.rights import Rights, still_right
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.state import State
 from gridops.model.action import Drain, Unload
-from gridops.model.policy import ClassProtection
+from gridops.model.policy import ClassProtection, protection_default
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Directive, GatewayKey, GrantMode, Heartbeat, Term
 from gridops.protocol.outbox import Outbox
@@ -91,9 +91,9 @@ def _unsettled(state: State, outbox: Outbox) -> bool:
 
 
 def protection_of(roster: Roster, host: HostId) -> ClassProtection | None:
-    """When the host has to yield, by its class."""
+    """When the host has to yield, by its class: what the files say, else the default of the class."""
     declared = roster.hosts.get(host)
     if declared is None:
         return None
     wanted = declared.host_class.value
-    return next((c for c in roster.desired.protection.classes if c.host_class == wanted), None)
+    return next((c for c in roster.desired.protection.classes if c.host_class == wanted), protection_default(wanted))
