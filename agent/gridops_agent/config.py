@@ -88,6 +88,11 @@ class Config:
         return self.state / "status.json"
 
     @property
+    def override(self) -> Path:
+        """What a person at the host said; only people write it."""
+        return self.state / "override.json"
+
+    @property
     def lock(self) -> Path:
         return self.state / "agent.lock"
 

@@ -22,7 +22,7 @@ from gridops.model.fleet import Runtime
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
 from gridops_agent.artifacts import TakenBack
-from gridops_agent.core import guesses, keepalive
+from gridops_agent.core import guesses, keepalive, yielding
 from gridops_agent.core.events import (
     Act,
     AwaitListed,
@@ -36,6 +36,7 @@ from gridops_agent.core.events import (
     Event,
     Heard,
     Proved,
+    Recall,
     RetryDue,
     StartAgain,
     StartFailed,
@@ -43,6 +44,7 @@ from gridops_agent.core.events import (
     Warn,
 )
 from gridops_agent.core.state import Command, Held
+from gridops_agent.giveback import GivesBack
 from gridops_agent.keep.base import FORCE_STEPS, STOP_STEPS, Proof
 from gridops_agent.lanes import Lanes
 from gridops_agent.ledger import Unwritable
@@ -72,9 +74,12 @@ class Effects:
         self._tools = tools
         self._listeners = listeners
         self._starts = Starts(memory, tools, self.tell, self.tell_once)
+        self._gives_back = GivesBack(memory, tools, self.tell, self.tell_once, self._in_flight)
         self._lanes = Lanes()
         self._tasks: set[asyncio.Task[None]] = set()
         self._transfers: dict[Digest, Flag] = {}
+        self._voided: set[Digest] = set()
+        """Transfers that the controller took back; all others that end so were taken back by this host."""
         self._handled: set[Digest] = set()
         """Residencies whose process is being started or stopped right now: the watch leaves them alone."""
 
@@ -115,6 +120,7 @@ class Effects:
                     self._spawn(self._again(body, self._starts.go_on))
                 case CancelTransfer(body=body):
                     if body in self._transfers:
+                        self._voided.add(body)
                         self._transfers[body].set()
                 case Warn(code=code, text=text):
                     self._listeners.warn(code, text)
@@ -138,6 +144,12 @@ class Effects:
         """Wait until nothing is being carried out."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    def take_back(self) -> None:
+        """The host takes no work: whatever is being brought or started is taken back. Told with every look."""
+        for flag in self._transfers.values():
+            flag.set()
+        self._starts.take_back()
 
     async def leave(self) -> None:
         """Stop working and leave every engine as it is. Open commands are judged when the agent is back."""
@@ -227,13 +239,17 @@ class Effects:
             shelf = self._tools.artifacts
             fetched = await shelf.away(shelf.obtain, load.artifact, flag, bool(load.guess))
         except TakenBack:
-            ended = Ended(body, Outcome.VOIDED)
+            words = "taken back: this host takes no work"
+            ended = Ended(body, Outcome.FAILED, codes.HOST_STATE.code, words)
+            if body in self._voided:
+                ended = Ended(body, Outcome.VOIDED)
         except Refusal as refusal:
             ended = Ended(body, Outcome.FAILED, refusal.code, _words(refusal))
         else:
             ended = Ended(body, Outcome.SUCCEEDED, fetched_bytes=fetched)
         finally:
             del self._transfers[body]
+            self._voided.discard(body)
         await self.tell(ended)
 
     async def _evict(self, body: Digest, evict: Evict) -> None:
@@ -337,8 +353,17 @@ class Effects:
             if held.handle is not None:
                 await self._look_at(held)
                 trim_log(self._tools.doors.folder(body) / "log")
+                self._give_back(body)
+            elif held.state is ResidencyState.OFFLOADED and self._memory.host.verdict.admits:
+                await self.tell_once(Recall(body))
             elif keepalive.due(held, self._memory.now_ms()):
                 await self.tell_once(RetryDue(body))
+
+    def _give_back(self, body: Digest) -> None:
+        host = self._memory.host
+        held = host.held.get(body)
+        if held is not None and body not in self._handled and yielding.gives_back(host, held):
+            self._spawn(self._again(body, self._gives_back))
 
     async def _look_at(self, held: Held) -> None:
         assert held.handle is not None

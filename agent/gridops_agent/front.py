@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,8 +27,10 @@ from aiohttp import web
 from gridops.base import limits
 from gridops.base.errors import BadSetup
 from gridops.base.ids import Digest, ProfileName
-from gridops.base.units import render_ms
+from gridops.base.units import PPM, render_ms
+from gridops.model.snapshot import HostState
 from gridops.protocol.messages import GatewayKey
+from gridops_agent.core.protection import Verdict
 from gridops_agent.engines.base import Door
 from gridops_agent.front_entrance import Entrance, patient
 
@@ -48,6 +51,8 @@ class Route:
     door: Door
     admitting: bool
     """False while it drains: what is in flight ends, nothing new begins."""
+    lanes: int = 1
+    """What its engine works on at once; a throttled host lets in a share of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,10 @@ class Front:
 
     def __init__(self) -> None:
         self.table = Table()
+        self.verdict = Verdict()
+        """The host's word about itself, set by the protection loop: what it says here holds at once."""
+        self.is_local = False
+        """Only this machine can reach it."""
         self.in_flight: Counter[Digest] = Counter()
         self.arriving: set[asyncio.Timeout] = set()
         """The patience with each authorised request whose body is not whole yet; it belongs to no residency so far."""
@@ -89,6 +98,7 @@ class Front:
 
     async def open(self, host: str, port: int, tls: ssl.SSLContext) -> int:
         """Listen; returns the port (useful when 0 was asked for). Raises BadSetup when the address cannot be had."""
+        self.is_local = _is_loopback(host)
         app = web.Application(client_max_size=limits.FRONT_BODY_BYTES, middlewares=[self._counted, _refusals])
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/v1/models", self._models)
@@ -136,13 +146,19 @@ class Front:
             self._busy.discard(request.protocol)
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        return web.json_response({"status": "leaving" if self._closing else "ok"})
+        if self._closing:
+            return web.json_response({"status": "leaving"})
+        return web.json_response({"status": "ok" if self.verdict.admits else "closed"})
 
     async def _models(self, request: web.Request) -> web.Response:
         key = self._caller(request)
         ids = {name for route in self._open_to(key) for name in route.serves}
         rows = [{"id": name, "object": "model", "owned_by": "gridops"} for name in sorted(ids)]
-        return web.json_response({"object": "list", "data": rows})
+        if self.verdict.admits:
+            return web.json_response({"object": "list", "data": rows})
+        # The list is what may be asked now: nothing. Why stands beside it, where clients of OpenAI do not look.
+        said = {"object": "list", "data": [], "host": {"state": self.verdict.state.value}}
+        return web.json_response(said, headers=self._later())
 
     def _caller(self, request: web.Request) -> GatewayKey:
         """The key a request presents. Every key is compared, so that timing tells nothing about which ones exist."""
@@ -159,16 +175,32 @@ class Front:
     def _open_to(self, key: GatewayKey) -> tuple[Route, ...]:
         return tuple(r for r in self.table.routes if r.admitting and (not key.profiles or r.profile in key.profiles))
 
+    def _later(self) -> Mapping[str, str]:
+        """When to ask again, by the policy of the host's class."""
+        return {"Retry-After": str(max(RETRY_AFTER_S, self.verdict.retry_after_ms // 1_000))}
+
+    def _open_lanes(self, route: Route) -> int:
+        """How many requests may be in flight there now; one is always let in while the host takes work at all."""
+        if self.verdict.state is HostState.ACCEPTING:
+            return limits.FRONT_IN_FLIGHT
+        return max(1, route.lanes * self.verdict.lanes_ppm // PPM)
+
     def _choose(self, key: GatewayKey, model: str) -> Route:
         """The least loaded residency that serves a model to this caller."""
         serving = [r for r in self.table.routes if model in r.serves]
         allowed = [r for r in serving if not key.profiles or r.profile in key.profiles]
         if not allowed:
             raise Refused(404, "model_not_found", f"the model `{model[:80]}` is not served here")
+        if not self.verdict.admits and not self._closing:
+            state = self.verdict.state.value
+            raise Refused(503, f"host_{state}", f"this host is {state}; ask again later", self._later())
         admitting = [r for r in allowed if r.admitting]
         if not admitting or self._closing:
             raise Refused(503, "model_draining", f"the model `{model[:80]}` takes no new requests here", _LATER)
-        return min(admitting, key=lambda r: (self.in_flight[r.body], r.body))
+        free = [r for r in admitting if self.in_flight[r.body] < self._open_lanes(r)]
+        if not free:
+            raise Refused(503, "host_throttled", "this host takes less work now; ask again later", self._later())
+        return min(free, key=lambda r: (self.in_flight[r.body], r.body))
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         key = self._caller(request)
@@ -253,6 +285,13 @@ def _model(body: bytes) -> str:
     if not isinstance(model, str) or not model:
         raise Refused(400, "model_missing", "the request names no `model`")
     return model
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def tls_context(cert: Path, key: Path) -> ssl.SSLContext:

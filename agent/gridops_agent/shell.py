@@ -20,7 +20,7 @@ from gridops.base.codes import refusals as codes
 from gridops.base.errors import BadSetup, EdgeError, GridopsError, Refusal
 from gridops.base.ids import short
 from gridops.disk.keyring import read_secret
-from gridops.model.snapshot import HostState, ResidencyState
+from gridops.model.snapshot import ResidencyState
 from gridops.protocol import fresh
 from gridops.trust.keys import MachineSigner
 from gridops.trust.tls import fingerprint
@@ -31,8 +31,7 @@ from gridops_agent.beats import Beats, SessionClock
 from gridops_agent.client import NOT_ADMITTED
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
-from gridops_agent.core.events import Found, Resumed, StateChanged
-from gridops_agent.core.protection import Verdict
+from gridops_agent.core.events import Found, Resumed
 from gridops_agent.core.report import Readings
 from gridops_agent.core.state import Held, Host
 from gridops_agent.doors import Doors
@@ -46,7 +45,9 @@ from gridops_agent.ledger import Identity, Ledger, Unwritable
 from gridops_agent.measuring import Measuring
 from gridops_agent.memory import Memory
 from gridops_agent.notify import notify
+from gridops_agent.overrides import Overrides
 from gridops_agent.platform import here
+from gridops_agent.protect import Parts, Protection, Senses, bare_senses
 from gridops_agent.release import Releases
 from gridops_agent.sensors.senses import CardSense
 from gridops_agent.starts import Tools
@@ -64,11 +65,12 @@ OLD_ENGINE_FOLDERS = 20
 class Agent:
     """One agent on one state folder. Use it inside `async with`."""
 
-    def __init__(self, config: Config, version: str) -> None:
+    def __init__(self, config: Config, version: str, senses: Senses | None = None) -> None:
         self.config = config
         self._version = version
         self._clock = SystemClock()
         self._platform = here()
+        self._senses = senses or bare_senses(self._platform, config.cache, self._clock.boottime_ms)
         self.keepers = keepers_of(config)
         self.cards = CardSense()
         self.front = Front()
@@ -126,6 +128,11 @@ class Agent:
             lambda: (self.hours.now_ms(), self._clock.monotonic_ms()),
         )
         self._measuring = Measuring(gauge, self.memory, self.keepers, releases, self.alarms)
+        overrides = Overrides(self.config.override, self._ledger, self._clock)
+        looks = Parts(
+            self.memory, self.effects, self.front, self.alarms, overrides, self._senses, self._clock.boottime_ms
+        )
+        self.protection = Protection(looks)
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
         self._stack.push_async_callback(self.beats.close)
         await self._open_front()
@@ -160,16 +167,16 @@ class Agent:
         self._endpoint = f"https://{shown}:{opened}"
 
     async def _resume(self) -> None:
-        self._changed(self.memory.host)  # what is ready serves on, whatever comes next
         damage = self._ledger.damage
         if damage is not None:
             self.beats.deaf = True
             self.alarms.warn(codes.LEDGER_DAMAGED.code, f"{damage.why}; set aside as {damage.aside}")
-            await self.effects.tell(
-                StateChanged(Verdict(HostState.UNHEALTHY, (f"{codes.LEDGER_DAMAGED.code}: {damage.why}",)))
-            )
+            self.protection.faults = (f"{codes.LEDGER_DAMAGED.code}: {damage.why}",)
         with contextlib.suppress(Unwritable):
             await self._measure()
+        with contextlib.suppress(Unwritable):
+            await self.protection.tick()  # before anybody is let in, and before anything is started again
+        self._changed(self.memory.host)  # what is ready serves on, whatever comes next
         found = {body: await self._look_for(held) for body, held in self.memory.host.held.items()}
         await self.effects.tell(Resumed(found))
         self._tidy_engine_folders()
@@ -206,7 +213,8 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, leave.set)
         self._loops = [
-            asyncio.ensure_future(work) for work in (self._beat_on(), self.effects.watch(), self._measure_on())
+            asyncio.ensure_future(work)
+            for work in (self._beat_on(), self.effects.watch(), self._measure_on(), self.protection.run())
         ]
         notify("READY=1")
         LOG.info("%s is up, front %s", self.config.host, self._endpoint)
@@ -220,7 +228,7 @@ class Agent:
 
     async def once(self) -> str:
         """One talk with the controller, everything it asks for carried out, and the receipts delivered."""
-        self._loops = [asyncio.ensure_future(self.effects.watch())]
+        self._loops = [asyncio.ensure_future(work) for work in (self.effects.watch(), self.protection.run())]
         await self.beat()
         await self.effects.settled()
         await self.beat()
@@ -312,7 +320,8 @@ class Agent:
             profile=held.profile,
             serves=held.serves,
             door=door,
-            admitting=held.state is ResidencyState.READY,
+            admitting=held.state is ResidencyState.READY and not held.offload,
+            lanes=held.warm.launch.lanes,
         )
 
     def _readings(self) -> Readings:

@@ -73,6 +73,7 @@ class _Ended:
 
     why: str
     port_lost: bool
+    code: str = codes.START_FAILED.code
 
 
 class Starts:
@@ -84,11 +85,19 @@ class Starts:
         self._tell = tell
         self._tell_once = tell_once
         self._taken: set[int] = set()
-        self._leaving = Flag()
+        self._leaving = False
+        self._reading: dict[Digest, Flag] = {}
+        """Starts that read model files now: set, the reading stops."""
 
     def leave(self) -> None:
         """Stop reading model files: the agent is leaving."""
-        self._leaving.set()
+        self._leaving = True
+        self.take_back()
+
+    def take_back(self) -> None:
+        """Stop reading model files: the host takes no work. Processes that come up look at its state themselves."""
+        for flag in self._reading.values():
+            flag.set()
 
     async def start(self, body: Digest) -> None:
         """Start the residency's process and wait until it is ready, or until nothing of it is left."""
@@ -106,14 +115,19 @@ class Starts:
             await self._tell((StartFailed if first else Stuck)(body, codes.RELEASE_STUCK.code, owed))
             return
         try:
-            failure = await self._try(held)
+            self._reading[body] = Flag()
+            failure = await self._try(held) if not self._leaving else None
         except Refusal as refusal:
             words = "; ".join((refusal.message, *refusal.evidence))
             failure = StartFailed(body, refusal.code, words)
         except EdgeError as error:
             failure = StartFailed(body, codes.START_FAILED.code, error.message)
-        except TakenBack:  # the agent is leaving; what is open is judged when it is back
-            return
+        except TakenBack:
+            if self._leaving:  # what is open is judged when it is back
+                return
+            failure = StartFailed(body, codes.HOST_STATE.code, self._closed() or "this host took no work for a moment")
+        finally:
+            del self._reading[body]
         if failure is not None:
             await self._tell(failure)
 
@@ -124,7 +138,12 @@ class Starts:
             return
         ended = await self._until_listed(held, held.handle)
         if ended is not None:
-            await self._tell(StartFailed(body, codes.START_FAILED.code, ended.why))
+            await self._tell(StartFailed(body, ended.code, ended.why))
+
+    def _closed(self) -> str:
+        """Why this host takes no work now; empty when it does. Its own word outranks every start."""
+        host = self._memory.host
+        return "" if host.verdict.admits else f"taken back: {'; '.join((f'this host is {host.state}', *host.reasons))}"
 
     async def _try(self, held: Held) -> StartFailed | None:
         launch = held.warm.launch
@@ -133,10 +152,14 @@ class Starts:
         if place is not None:
             return await self._try_at(held, keeper, place)
         engine = self._tools.engines[launch.engine]
-        model = await self._tools.artifacts.away(self._tools.artifacts.locate, launch.artifact, self._leaving)
+        model = await self._tools.artifacts.away(
+            self._tools.artifacts.locate, launch.artifact, self._reading[held.body]
+        )
         key_file = await asyncio.to_thread(self._tools.doors.key_file, held.body)
         why = "no port was tried"
         for _ in range(PORT_TRIES):
+            if closed := self._closed():
+                return StartFailed(held.body, codes.HOST_STATE.code, closed)
             with self._port(held) as port:
                 start = self._start(held, model, port, key_file)
                 inside = keeper.inside(start)
@@ -162,14 +185,16 @@ class Starts:
                 return None
             why = ended.why
             if not ended.port_lost:
-                return StartFailed(held.body, codes.START_FAILED.code, why)
+                return StartFailed(held.body, ended.code, why)
         return StartFailed(held.body, codes.PORT_TAKEN.code, f"the port was taken each time; {why}")
 
     async def _try_at(self, held: Held, keeper: Keeper, place: Place) -> StartFailed | None:
         """The same for what a person set up: its port and its key are given, and no other port would do."""
         shelf, launch, model = self._tools.artifacts, held.warm.launch, Path()
         if place.weights:
-            model = await shelf.away(shelf.locate, launch.artifact, self._leaving)
+            model = await shelf.away(shelf.locate, launch.artifact, self._reading[held.body])
+        if closed := self._closed():
+            return StartFailed(held.body, codes.HOST_STATE.code, closed)
         key_file = Path(place.key_file)
         spawn = Spawn(
             body=held.body,
@@ -184,7 +209,7 @@ class Starts:
         await self._tell_once(Placed(held.body, place.port))
         handle = await keeper.start(spawn, self._publish(held.body))
         ended = await self._until_listed(held, handle)
-        return StartFailed(held.body, codes.START_FAILED.code, ended.why) if ended is not None else None
+        return StartFailed(held.body, ended.code, ended.why) if ended is not None else None
 
     def _start(self, held: Held, model: Path, port: int, key_file: Path) -> Start:
         measured = {d.id: d.uuid for d in self._memory.host.measured}
@@ -228,6 +253,9 @@ class Starts:
             if differs == "" and await self._tools.keepers.judge(body, handle) is Proof.OURS:
                 await self._tell(Listed(body, self._tools.keepers.settle(handle)))
                 return None
+            if closed := self._closed():
+                ended = await self._after_end(held, handle, closed)
+                return None if ended is None else replace(ended, code=codes.HOST_STATE.code, port_lost=False)
             if loop.time() >= end:
                 return await self._after_end(held, handle, f"not ready within {render_ms(patience_ms)}")
             await asyncio.sleep(_POLL_S)

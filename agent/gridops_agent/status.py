@@ -22,6 +22,7 @@ from gridops.base.codes import refusals as codes
 from gridops.base.errors import GridopsError
 from gridops.base.units import render_bytes, render_ms
 from gridops.disk.atomic import write_atomic
+from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
 from gridops_agent.core.report import Readings, inventory
 from gridops_agent.core.state import Held, Host
@@ -29,6 +30,7 @@ from gridops_agent.keep.base import Proof
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Ledger
+from gridops_agent.overrides import stands
 
 SCHEMA = "gridops.agent-status/1"
 PROBE_BYTES = 64 << 10
@@ -84,6 +86,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
     try:
         host = ledger.load("")
         damage = ledger.note("damage")
+        said = stands(config.override, ledger, SystemClock())
     finally:
         ledger.close()
     live = _live(config.status) if running else {}
@@ -105,6 +108,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "heard_ms": live.get("heard_ms"),
         "state": live.get("state", "running" if running else "not running"),
         "reasons": live.get("reasons", []),
+        "override": {"kind": said.kind.value, "reason": said.reason, "left_ms": said.left_ms} if said else None,
         "endpoint": live.get("endpoint"),
         "devices": live.get("devices", []),
         "runtimes": live.get("runtimes", []),
@@ -201,6 +205,9 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
     ago = f", last word {render_ms(max(0, now_ms - heard))} ago" if heard is not None else ""
     lines = [f"{seen['host']}  {_standing(seen)}, controller {seen['talk']}{ago}"]
     lines += [f"  {reason}" for reason in seen["reasons"]]
+    if (said := seen["override"]) is not None and not seen["running"]:
+        left = f", {render_ms(said['left_ms'])} left" if said["left_ms"] is not None else ""
+        lines.append(f"  {said['kind']} by a person: {said['reason']}{left}")
     if seen["endpoint"]:
         lines.append(f"front {seen['endpoint']}")
     for device in seen["devices"]:

@@ -61,6 +61,7 @@ PROTECTION_GAP_MS = 15_000
 see; twice: the last second before a sleep and the first after it count as one stretch."""
 REASONS_PER_HOST = 16
 OVERRIDE_REASON_CHARS = 300
+OVERRIDE_MS = 366 * 86_400_000
 STANDING_STOPS = 16
 STANDING_STOPS_WINDOW_MS = 600_000
 """The host's brake: so many models are taken out of service per window without a person's approval, whoever asks. A

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from gridops.base.canon import digest_bytes
 from gridops.base.ids import (
@@ -33,7 +34,7 @@ from gridops.base.record import digest_of, to_bytes
 from gridops.disk.keyring import create_secret
 from gridops.model.action import Action, DeviceGeneration, Drain, Load, Operate, Unload, Warm
 from gridops.model.plan import Launch
-from gridops.model.policy import ActionClass
+from gridops.model.policy import ActionClass, Sensor
 from gridops.model.profile import Artifact, ArtifactFile, EngineArg, Restart
 from gridops.protocol.messages import (
     Authority,
@@ -54,8 +55,10 @@ from gridops.trust.envelope import seal
 from gridops.trust.keys import MachineSigner, PersonSigner
 from gridops.trust.root import Role, RoleKey, RoleName, Root, RootChain, genesis, seal_root
 from gridops.trust.tls import TlsIdentity, self_signed
+from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config, write_config
 from gridops_agent.core.events import Heard
+from gridops_agent.core.protection import Sample
 from gridops_agent.core.state import Held
 from gridops_agent.keep.child import HOME
 from gridops_agent.ledger import Identity, Ledger
@@ -63,6 +66,7 @@ from gridops_agent.platform import here
 from gridops_agent.platform.base import Process
 from gridops_agent.shell import Agent
 from gridops_agent.statefolder import keep_roots
+from tests.agent.lookout import WELL
 from tests.builders.tiny_gguf import Made
 
 PERSON = PersonSigner.from_seed(b"p" * 32)
@@ -130,6 +134,7 @@ class Site:
     seq: int = 0
     term: Term = field(default_factory=lambda: Term(epoch=1, counter=1))
     offset_ms: int = 0
+    readings: dict[str, Any] = field(default_factory=dict)
     chain: RootChain = field(init=False)
     config: Config = field(init=False)
     head: Digest = field(init=False)
@@ -169,7 +174,15 @@ class Site:
         return self
 
     def agent(self) -> Agent:
-        return Agent(self.config, "0.1.0")
+        return Agent(self.config, "0.1.0", self.sense)
+
+    def sense(self) -> Sample:
+        """What this machine would sense if it were well; `readings` are otherwise. Sensors have tests of their own.
+
+        What other programs on the machine of the tests use of its memory is nothing that a test may depend on.
+        """
+        calm = replace(WELL, ram_ppm=None, absent=frozenset({Sensor.MEMORY}))
+        return replace(calm, mono_ms=SystemClock().boottime_ms(), **self.readings)
 
     # --- what a controller signs ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What holds of protection whatever is sensed and whenever: worse is never looser, nothing flaps, words never loosen."""
+"""What holds of protection whatever is sensed and whenever: worse is never looser, and nothing flaps."""
 
 from __future__ import annotations
 

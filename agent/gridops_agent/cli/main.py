@@ -15,6 +15,8 @@ import typer
 
 from gridops import __version__
 from gridops.base.errors import GridopsError
+from gridops_agent.cli import words
+from gridops_agent.cli.options import State, config_of, examples
 from gridops_agent.cli.report import INTERRUPTED, Usage, report, report_bug
 from gridops_agent.config import (
     DEFAULT_FRONT,
@@ -25,7 +27,6 @@ from gridops_agent.config import (
     default_state,
     parse_ports,
     parse_share,
-    read_config,
 )
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -39,13 +40,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-State = Annotated[
-    Path | None, typer.Option("--state", help="State folder [default: the system's place, or yours].", metavar="DIR")
-]
-
-
-def _examples(*lines: str) -> str:
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def run(args: Sequence[str]) -> int:
@@ -75,7 +69,7 @@ def run(args: Sequence[str]) -> int:
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "gridops-agent join gj1.4ab1...forge.Zk3... --controller https://gridops.office.example:7443",
         "gridops-agent join - --controller https://10.0.0.2:7443 --artifacts /srv/models < token",
         "gridops-agent join TOKEN --controller https://127.0.0.1:7443 --state /tmp/a --share 1/4 --no-service",
@@ -140,7 +134,7 @@ def _tell_start(config: Config, no_service: bool) -> None:
 
 @app.command(
     name="run",
-    epilog=_examples(
+    epilog=examples(
         "gridops-agent run",
         "gridops-agent run --state /var/lib/gridops-agent/forge",
         "gridops-agent run --state /tmp/a -v",
@@ -153,7 +147,7 @@ def run_agent(
     """Run in the foreground until SIGTERM or Ctrl-C (systemd runs this). Engines go on when it leaves."""
     from gridops_agent.shell import Agent
 
-    config = _config(state)
+    config = config_of(state)
     _log(verbose)
 
     async def serve() -> None:
@@ -164,7 +158,7 @@ def run_agent(
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "gridops-agent once",
         "gridops-agent once --state /tmp/a",
         "gridops-agent once -v 2> once.log",
@@ -177,7 +171,7 @@ def once(
     """Ask the controller once, carry out what it wants, deliver the receipts, and leave."""
     from gridops_agent.shell import Agent
 
-    config = _config(state)
+    config = config_of(state)
     _log(verbose)
 
     async def ask() -> str:
@@ -188,7 +182,7 @@ def once(
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "gridops-agent status",
         "gridops-agent status --state /tmp/a",
         "gridops-agent status -o json",
@@ -205,7 +199,7 @@ def status(
 
     if output not in ("text", "json"):
         raise Usage(f"`{output}` is not an output format", hints=("there are: text, json",))
-    config = _config(state)
+    config = config_of(state)
     seen = seen_here.status(config, is_running(config))
     if output == "json":
         print(json.dumps(seen, indent=2, sort_keys=True))
@@ -214,7 +208,7 @@ def status(
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "gridops-agent stop",
         "gridops-agent stop --state /tmp/a",
         "gridops-agent stop --force",
@@ -227,14 +221,13 @@ def stop(
     """End the engines of a host whose agent does not run. `run` starts them again, since they are still wanted."""
     from gridops_agent.stopping import stop_engines
 
-    lines, left = asyncio.run(stop_engines(_config(state), force))
+    lines, left = asyncio.run(stop_engines(config_of(state), force))
     print("\n".join(lines) or "no engine runs")
     if left:
         raise typer.Exit(1)
 
 
-def _config(state: Path | None) -> Config:
-    return read_config((state or default_state()).absolute())
+words.add(app)
 
 
 def _folder(path: Path) -> Path:

@@ -155,7 +155,7 @@ def _drain(host: Host, drain: Drain, command: Command, now_ms: int) -> Answer:
     held, body = host.held[drain.incarnation], digest_of(command.body)
     if held.state is not ResidencyState.DRAINING:
         # A drained residency is not kept alive any more: its retry is off.
-        held = replace(held, state=ResidencyState.DRAINING, since_ms=now_ms, retry_at_ms=None)
+        held = replace(held, state=ResidencyState.DRAINING, since_ms=now_ms, retry_at_ms=None, offload=False)
         host = touch(replace(host, held=put(host.held, held.body, held)), held.warm.devices)
         if command.standing:
             host = replace(host, brake=Brake(stops_ms=(*host.brake.within(now_ms), now_ms)))

@@ -136,6 +136,18 @@ class RetryDue(_About):
     __slots__ = ()
 
 
+class GiveBack(_About):
+    """A residency of a paused host was seen idle: its memory may be given back now."""
+
+    __slots__ = ()
+
+
+class Recall(_About):
+    """A residency whose memory was given back may come back."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Devices as read now; only capacities are remembered."""
@@ -183,6 +195,8 @@ Event = (
     | Stuck
     | Proved
     | RetryDue
+    | GiveBack
+    | Recall
     | Measured
     | StateChanged
     | Resumed

@@ -10,18 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from gridops_agent.core import commands, health, lives
+from gridops_agent.core import commands, health, lives, yielding
 from gridops_agent.core.events import (
     Began,
     Died,
     Effect,
     Ended,
     Event,
+    GiveBack,
     Heard,
     Listed,
     Measured,
     Placed,
     Proved,
+    Recall,
     Released,
     Resumed,
     RetryDue,
@@ -32,7 +34,6 @@ from gridops_agent.core.events import (
     Stopping,
     Stuck,
 )
-from gridops_agent.core.generations import host_state
 from gridops_agent.core.state import Host
 
 
@@ -78,7 +79,11 @@ def _answer(host: Host, event: Event, now_ms: int) -> tuple[Host, tuple[Effect, 
         case Measured():
             return health.measured(host, event, now_ms)
         case StateChanged():
-            return host_state(host, event.verdict), ()
+            return yielding.state_changed(host, event)
+        case GiveBack():
+            return yielding.give_back(host, event, now_ms)
+        case Recall():
+            return yielding.recall(host, event, now_ms)
         case Resumed():
             return lives.resumed(host, event, now_ms)
         case Stopping():

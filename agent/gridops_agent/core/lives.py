@@ -15,7 +15,7 @@ from gridops.base.ids import Digest
 from gridops.model.action import Unload
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
-from gridops_agent.core import keepalive, local
+from gridops_agent.core import keepalive, local, yielding
 from gridops_agent.core.commands import Answer, ended
 from gridops_agent.core.events import (
     AwaitListed,
@@ -40,6 +40,7 @@ from gridops_agent.core.generations import touch
 from gridops_agent.core.state import Held, Host, drop, put, told
 
 _NEWS: tuple[Effect, ...] = (BeatSoon(),)
+_AT_REST = (ResidencyState.DRAINING, ResidencyState.FAILED, ResidencyState.OFFLOADED)
 
 
 def placed(host: Host, event: Placed) -> Host:
@@ -89,6 +90,8 @@ def died(host: Host, event: Died, now_ms: int) -> Answer:
         return _set(host, replace(held, detail=told(f"{event.detail} while draining"))), _NEWS
     if event.body in host.commands:
         return start_failed(host, StartFailed(event.body, codes.START_FAILED.code, event.detail), now_ms)
+    if held.offload:
+        return yielding.offloaded(host, held, now_ms)
     if not held.applied:  # its command was answered as failed; it was kept only because it could not be ended
         return touch(replace(host, held=drop(host.held, event.body)), held.warm.devices), _NEWS
     return _kept_alive(host, held, event.detail, now_ms)
@@ -117,6 +120,8 @@ def start_failed(host: Host, event: StartFailed, now_ms: int) -> Answer:
     if event.body not in host.commands:
         if held.state is ResidencyState.DRAINING:
             return _set(host, held), _NEWS
+        if held.offload or (held.applied and yielding.taken_back(event.code)):
+            return yielding.offloaded(host, held, now_ms)
         return _kept_alive(host, held, event.detail, now_ms)
     host = touch(replace(host, held=drop(host.held, event.body)), held.warm.devices)
     return ended(host, Ended(event.body, Outcome.FAILED, event.code, event.detail), now_ms)
@@ -172,7 +177,9 @@ def proved(host: Host, event: Proved, now_ms: int) -> Answer:
 
 def retry_due(host: Host, event: RetryDue, now_ms: int) -> Answer:
     held = host.held.get(event.body)
-    if held is None or not keepalive.due(held, now_ms) or local.closed(host, held.warm.devices) is not None:
+    if held is None or not keepalive.due(held, now_ms) or not host.verdict.admits:
+        return host, ()
+    if local.closed(host, held.warm.devices) is not None:
         return host, ()
     return _set(host, keepalive.restarted(held, now_ms)), (StartAgain(event.body),)
 
@@ -202,7 +209,7 @@ def _resume(host: Host, body: Digest, found: Found, now_ms: int) -> Answer:
     if body in host.commands:
         detail = "the agent stopped while the engine was starting, and no process of it is left"
         return start_failed(host, StartFailed(body, codes.INTERRUPTED.code, detail), now_ms)
-    at_rest = held.handle is None and held.state in (ResidencyState.DRAINING, ResidencyState.FAILED)
+    at_rest = held.handle is None and held.state in _AT_REST
     if at_rest or held.retry_at_ms is not None:
         return host, ()
     return died(host, Died(body, found.detail or "ended while the agent was away"), now_ms)

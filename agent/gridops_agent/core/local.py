@@ -18,6 +18,7 @@ from gridops.model.snapshot import ResidencyState
 from gridops_agent.core import guesses
 from gridops_agent.core.state import Command, Host
 
+_NOT_SERVING = (ResidencyState.DRAINING, ResidencyState.FAILED, ResidencyState.OFFLOADED)
 No = tuple[str, str]
 """A code and one sentence."""
 
@@ -43,7 +44,7 @@ def objection(host: Host, command: Command, now_ms: int) -> No | None:
                 or guesses.objection(host, action)
                 or _countable(host)
                 or _open(host, action)
-                or _fits(host, action)
+                or room(host, action)
                 or _shares(host, action)
             )
         case Drain():
@@ -88,7 +89,7 @@ def _open(host: Host, warm: Warm) -> No | None:
     return None if shut is None else (codes.RELEASE_STUCK.code, shut[1])
 
 
-def _fits(host: Host, warm: Warm) -> No | None:
+def room(host: Host, warm: Warm) -> No | None:
     """The sum of what is planned and what others use must not exceed a device. Free memory is never asked."""
     devices = {d.id: d for d in host.measured}
     ram = next((d.id for d in host.measured if d.kind in (DeviceKind.CPU, DeviceKind.UNIFIED)), None)
@@ -156,6 +157,6 @@ def _braked(host: Host, command: Command, drain: Drain, now_ms: int) -> No | Non
 
 def _may_unload(host: Host, unload: Unload) -> No | None:
     held = host.held.get(unload.incarnation)
-    if held is None or unload.force or held.state in (ResidencyState.DRAINING, ResidencyState.FAILED):
+    if held is None or unload.force or held.state in _NOT_SERVING:
         return None
     return codes.NOT_DRAINED.code, f"{unload.replica} is {held.state}: it has to be drained first"

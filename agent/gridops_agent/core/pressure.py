@@ -21,16 +21,18 @@ LEAST_LEFT = 20
 
 
 def pressed(host: Host, sample: Sample) -> Sample:
-    """The sample with RAM and GPU memory as pressure, where this host has measured its devices; else as it was read."""
+    """The sample with RAM and GPU memory as pressure. Before the devices are measured nobody knows it."""
     ram = [d for d in host.measured if d.kind in (DeviceKind.CPU, DeviceKind.UNIFIED)]
     gpus = [d for d in host.measured if d.kind is DeviceKind.GPU]
     ram_id = ram[0].id if ram else None
+    if not host.measured:
+        return replace(sample, ram_ppm=None, gpu_memory_ppm=None)
+    of_ram, of_gpus = sample.ram_ppm, sample.gpu_memory_ppm
     if ram and sample.ram_ppm is not None:
-        sample = replace(sample, ram_ppm=_pressure(ram[0], planned_bytes(host, ram[0].id, ram_id), sample.ram_ppm))
+        of_ram = _pressure(ram[0], planned_bytes(host, ram[0].id, ram_id), sample.ram_ppm)
     if gpus and sample.gpu_memory_ppm is not None:
-        worst = max(_pressure(d, planned_bytes(host, d.id, ram_id), 0) for d in gpus)
-        sample = replace(sample, gpu_memory_ppm=worst)
-    return sample
+        of_gpus = max(_pressure(d, planned_bytes(host, d.id, ram_id), 0) for d in gpus)
+    return replace(sample, ram_ppm=of_ram, gpu_memory_ppm=of_gpus)
 
 
 def _pressure(device: DeviceReport, planned: int, used_ppm: int) -> int:

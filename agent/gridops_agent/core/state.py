@@ -77,6 +77,8 @@ class Held:
     """When keep-alive starts it again; None while it runs or has been given up."""
     code: str | None = None
     detail: str | None = None
+    offload: bool = False
+    """Its memory is being given back: it takes nothing new and its engine is stopped, whatever happens in between."""
     renamed: tuple[ReplicaId, ProfileName] | None = None
     """What it is called now, where its profile was renamed while it ran; `warm` keeps what was signed."""
     owed: tuple[Owed, ...] = ()

@@ -1,0 +1,24 @@
+"""What several commands of the agent ask for: the state folder, and examples under their help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gridops_agent.config import Config, default_state, read_config
+
+State = Annotated[
+    Path | None, typer.Option("--state", help="State folder [default: the system's place, or yours].", metavar="DIR")
+]
+
+
+def examples(*lines: str) -> str:
+    """The examples under a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def config_of(state: Path | None) -> Config:
+    """The configuration of the given state folder, or of the default one."""
+    return read_config((state or default_state()).absolute())
