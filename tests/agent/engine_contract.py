@@ -108,7 +108,7 @@ def writes_a_safe_command(case: Case, folder: Path) -> None:
     if engine.abilities.keyed:
         assert str(start.key_file) in words
     inside = engine.command(replace(start, image=True, host="0.0.0.0"))
-    assert inside[0] in ("/app/llama-server", "python3"), "the program as its image names it"
+    assert inside[0] != words[0], "in an image the program has the image's name"
     assert "127.0.0.1" not in inside
     ours = [w for w in inside if w.endswith(".py")]
     assert ours == [str(p) for p in engine.companions()]
