@@ -288,6 +288,8 @@ class Effects:
         if await self._tools.keepers.prove(held.body, held.handle) is Proof.GONE:
             return ""
         adapter = self._tools.adapter(held.warm.launch.engine)
+        if adapter is not None and not adapter.abilities.counts_work:
+            return ""  # the front's own count is all there is
         busy = await adapter.busy(self._tools.http, door) if adapter is not None else None
         if busy is None:
             return "the engine does not say whether it is idle"

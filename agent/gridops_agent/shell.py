@@ -18,9 +18,11 @@ import aiohttp
 
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import BadSetup, EdgeError, GridopsError, Refusal
-from gridops.base.ids import short
+from gridops.base.ids import Digest, short
 from gridops.disk.keyring import read_secret
 from gridops.model.snapshot import ResidencyState
+from gridops.model.plan import Launch
+from gridops.model.snapshot import HostState, ResidencyState
 from gridops.protocol import fresh
 from gridops.trust.keys import MachineSigner
 from gridops.trust.tls import fingerprint
@@ -118,6 +120,7 @@ class Agent:
         self._artifacts = open_artifacts(self.config, self._ledger, lambda: self.memory.host)
         self._stack.push_async_callback(self.keepers.close)
         releases = Releases(self.memory, self.cards.look, self._platform, self.keepers.processes_of)
+        self.keepers.know(self._launch_of)
         known = (self._engines, self._services)
         tools = Tools(self.keepers, *known, self._artifacts, self.doors, self.front, http, self.config.ports, releases)
         self.effects = Effects(self.memory, tools, Listeners(self.alarms.warn, self._wake.set))
@@ -304,6 +307,10 @@ class Agent:
             with contextlib.suppress(GridopsError):
                 keep_roots(self.config, host.roots)
                 self._roots_kept = len(host.roots)
+
+    def _launch_of(self, body: Digest) -> Launch | None:
+        held = self.memory.host.held.get(body)
+        return held.warm.launch if held is not None else None
 
     def _route(self, held: Held) -> Route | None:
         if held.state not in (ResidencyState.READY, ResidencyState.DRAINING):

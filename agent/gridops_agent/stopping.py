@@ -33,6 +33,7 @@ async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bo
             residencies = sorted(ledger.load("").held.values(), key=lambda h: (h.replica, h.body))
         finally:
             ledger.close()
+        keepers.know({h.body: h.warm.launch for h in residencies}.get)
         async with aiohttp.ClientSession(trust_env=False) as http:
             for held in residencies:
                 if await keepers.absent(held):
@@ -61,8 +62,8 @@ async def _busy(
     """Why it may not be stopped gently; None when it is idle or was never ready."""
     door = doors.door(held)
     engine = known.get(held.warm.launch.engine)
-    if door is None or engine is None or not held.applied:
-        return None
+    if door is None or engine is None or not held.applied or not engine.abilities.counts_work:
+        return None  # what does not count its work is idle by the front's count, and the front is not there
     count = await engine.busy(http, door)
     if count is None:
         return "the engine does not say whether it is idle (use --force)"

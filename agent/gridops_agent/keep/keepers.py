@@ -6,7 +6,7 @@ Called by whoever starts, looks at, or stops an engine. Which keeper a new start
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from gridops.base.ids import Digest, EngineName
@@ -21,10 +21,24 @@ from gridops_agent.keep.child import ChildKeeper
 class Keepers:
     """Every keeper of one agent. `ways` says by engine which one starts it; the others are child processes."""
 
-    def __init__(self, child: ChildKeeper, others: tuple[Keeper, ...] = (), ways: Mapping[str, str] | None = None):
+    def __init__(self, child: ChildKeeper) -> None:
         self.child = child
-        self._by_kind: Mapping[str, Keeper] = {k.kind: k for k in (child, *others)}
-        self._ways = ways or {}
+        self._by_kind: dict[str, Keeper] = {child.kind: child}
+        self._ways: dict[str, str] = {}
+        self._launch_of: Callable[[Digest], Launch | None] = lambda body: None
+
+    def add(self, keeper: Keeper, engines: Iterable[str]) -> None:
+        """One more way, and the engines that are started by it."""
+        self._by_kind[keeper.kind] = keeper
+        self._ways |= dict.fromkeys(engines, keeper.kind)
+
+    def know(self, launch_of: Callable[[Digest], Launch | None]) -> None:
+        """Where to look up what a body started: some can be proved only by what they were to be."""
+        self._launch_of = launch_of
+
+    def launch_of(self, body: Digest) -> Launch | None:
+        """What a body started, as far as anybody has told."""
+        return self._launch_of(body)
 
     def of_launch(self, launch: Launch) -> Keeper:
         """Who starts an engine on this host."""

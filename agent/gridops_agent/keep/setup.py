@@ -5,20 +5,24 @@ from __future__ import annotations
 from gridops.base.errors import BadSetup
 from gridops_agent.config import Config
 from gridops_agent.doors import Doors
+from gridops_agent.engines import services
 from gridops_agent.keep.base import Keeper
 from gridops_agent.keep.child import ChildKeeper
 from gridops_agent.keep.keepers import Keepers
+from gridops_agent.keep.service import ServiceKeeper
 from gridops_agent.platform import here
 
 
 def keepers_of(config: Config) -> Keepers:
     """The keepers of one agent. Raises BadSetup when a way needs something that is not installed."""
-    others: list[Keeper] = []
-    ways: dict[str, str] = {}
+    platform = here()
+    keepers = Keepers(ChildKeeper(platform, config.state))
     if config.ways.images:
-        others.append(_containers(config))
-        ways |= dict.fromkeys(config.ways.images, "container")
-    return Keepers(ChildKeeper(here(), config.state), tuple(others), ways)
+        keepers.add(_containers(config), config.ways.images)
+    if config.ways.services:
+        known = services(config.ways.services)
+        keepers.add(ServiceKeeper(platform, known, keepers.launch_of), config.ways.services)
+    return keepers
 
 
 def _containers(config: Config) -> Keeper:
