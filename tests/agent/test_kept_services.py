@@ -65,14 +65,14 @@ def begun() -> Iterator[Running]:
 
 
 @pytest.fixture
-async def shelf(begun: Running, site: Site, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+async def shelf(begun: Running, site: Site, monkeypatch: pytest.MonkeyPatch) -> Running:
     known = {EngineName("shelf"): begun.adapter}
     monkeypatch.setattr(setup, "services", lambda addresses: known)
     monkeypatch.setattr("gridops_agent.shell.services", lambda addresses: known)
     monkeypatch.setattr(service, "DOUBT_S", 0.01)
     site.config = replace(site.config, ways=Ways(services={"shelf": begun.adapter.address}))
     await begun.begin()
-    yield begun
+    return begun
 
 
 def warm(site: Site, **launch: object) -> Warm:
