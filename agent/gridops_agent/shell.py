@@ -20,9 +20,8 @@ from gridops.base.codes import refusals as codes
 from gridops.base.errors import BadSetup, EdgeError, GridopsError, Refusal
 from gridops.base.ids import Digest, short
 from gridops.disk.keyring import read_secret
-from gridops.model.snapshot import ResidencyState
 from gridops.model.plan import Launch
-from gridops.model.snapshot import HostState, ResidencyState
+from gridops.model.snapshot import ResidencyState
 from gridops.protocol import fresh
 from gridops.trust.keys import MachineSigner
 from gridops.trust.tls import fingerprint

@@ -21,6 +21,9 @@ def keepers_of(config: Config) -> Keepers:
         keepers.add(_containers(config), config.ways.images)
     if config.ways.services:
         known = services(config.ways.services)
+        unknown = sorted(config.ways.services.keys() - known.keys())
+        if unknown:
+            raise BadSetup(f"{config.file}: `{unknown[0]}` is no engine that this agent knows as a service")
         keepers.add(ServiceKeeper(platform, known, keepers.launch_of), config.ways.services)
     return keepers
 
