@@ -30,9 +30,11 @@ from gridops.base.ids import Digest, ProfileName
 from gridops.base.units import PPM, render_ms
 from gridops.model.snapshot import HostState
 from gridops.protocol.messages import GatewayKey
+from gridops_agent.clock import SystemClock
 from gridops_agent.core.protection import Verdict
 from gridops_agent.engines.base import Door
 from gridops_agent.front_entrance import Entrance, patient
+from gridops_agent.front_outcomes import UNREACHABLE, Outcomes
 
 RETRY_AFTER_S = 2
 _LATER: Mapping[str, str] = MappingProxyType({"Retry-After": str(RETRY_AFTER_S)})
@@ -87,6 +89,7 @@ class Front:
         self.is_local = False
         """Only this machine can reach it."""
         self.in_flight: Counter[Digest] = Counter()
+        self.outcomes = Outcomes(SystemClock().monotonic_ms)
         self.arriving: set[asyncio.Timeout] = set()
         """The patience with each authorised request whose body is not whole yet; it belongs to no residency so far."""
         self._http: aiohttp.ClientSession | None = None
@@ -197,6 +200,9 @@ class Front:
         admitting = [r for r in allowed if r.admitting]
         if not admitting or self._closing:
             raise Refused(503, "model_draining", f"the model `{model[:80]}` takes no new requests here", _LATER)
+        admitting = [r for r in admitting if self.outcomes.admits(r.body)]
+        if not admitting:
+            raise Refused(503, "model_failing", f"the model `{model[:80]}` failed its last requests here", _LATER)
         free = [r for r in admitting if self.in_flight[r.body] < self._open_lanes(r)]
         if not free:
             raise Refused(503, "host_throttled", "this host takes less work now; ask again later", self._later())
@@ -205,12 +211,16 @@ class Front:
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         key = self._caller(request)
         body = await self._body(request)
-        route = self._choose(key, _model(body))
+        model = _model(body)
+        route = self._choose(key, model)
+        body = body if model == route.door.alias else _renamed(body, route.door.alias)
         # No await between the choice and the count: a drain that begins in between would not see this request.
         self.in_flight[route.body] += 1
+        trial = self.outcomes.began(route.body)
         try:
             return await self._stream(request, route, body)
         finally:
+            self.outcomes.left(route.body, trial)
             self.in_flight[route.body] -= 1
             if not self.in_flight[route.body]:
                 del self.in_flight[route.body]
@@ -246,6 +256,7 @@ class Front:
         try:
             upstream = await self._http.post(url, data=body, headers=headers, allow_redirects=False)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            self.outcomes.ended(route.body, UNREACHABLE)
             raise Refused(502, "engine_unreachable", "the model's engine does not answer") from error
         try:
             down = {n: v for n, v in upstream.headers.items() if n.lower() in _PASSED_DOWN}
@@ -255,10 +266,13 @@ class Front:
                 async for chunk in upstream.content.iter_any():
                     await answer.write(chunk)
             except (aiohttp.ClientError, OSError):
+                if request.transport is not None and not request.transport.is_closing():
+                    self.outcomes.ended(route.body, UNREACHABLE)
                 # The engine ended in the middle: closing without the last chunk tells the client that it was cut.
                 if request.transport is not None:
                     request.transport.abort()
                 return answer
+            self.outcomes.ended(route.body, upstream.status)
             await answer.write_eof()
             return answer
         finally:
@@ -285,6 +299,11 @@ def _model(body: bytes) -> str:
     if not isinstance(model, str) or not model:
         raise Refused(400, "model_missing", "the request names no `model`")
     return model
+
+
+def _renamed(body: bytes, alias: str) -> bytes:
+    """The request with the one name that every engine knows its model by: some refuse any other."""
+    return json.dumps({**json.loads(body), "model": alias}).encode()
 
 
 def _is_loopback(host: str) -> bool:

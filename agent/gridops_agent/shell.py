@@ -302,6 +302,7 @@ class Agent:
         """A new memory, written: the front goes by it at once."""
         routes = tuple(r for held in host.held.values() if (r := self._route(held)) is not None)
         self.front.table = Table(routes=routes, keys=host.last_word.keys)
+        self.front.outcomes.keep(frozenset(route.body for route in routes))
         if len(host.roots) != self._roots_kept:
             with contextlib.suppress(GridopsError):
                 keep_roots(self.config, host.roots)
@@ -333,6 +334,12 @@ class Agent:
     def _readings(self) -> Readings:
         if self._ledger.writable:
             self.alarms.over(codes.LEDGER_UNWRITABLE.code)
+        self.alarms.over(codes.ROUTE_WITHDRAWN.code)
+        for body, words in self.front.outcomes.withdrawn().items():
+            held = self.memory.host.held.get(body)
+            self.alarms.warn(
+                codes.ROUTE_WITHDRAWN.code, f"{held.replica if held else short(body)}: {words}", about=body
+            )
         return Readings(
             runtimes=self.keepers.runtimes(self._engines),
             cached=self._artifacts.cached(),

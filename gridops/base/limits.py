@@ -113,6 +113,11 @@ ENDED_CONTAINERS_KEPT = 5
 """Containers that failed, kept for their logs. Double: more disk for writable layers; half: an older cause is lost."""
 SERVICE_LEFTOVER_BYTES = 64 << 20
 """What a service that has given its models' memory back may still hold for itself on a device."""
+FAULTS_IN_A_ROW = 2
+"""So many failed requests take a route out of routing. Double: two more callers fail; half: one hiccup does."""
+WITHDRAWN_MS = 5_000
+WITHDRAWN_MOST_MS = 120_000
+"""Pause before a withdrawn route is tried with one request, and how long it may become by doubling."""
 FRONT_IN_FLIGHT = 1_024
 """Requests at the front at one time: those whose bodies still arrive and those that engines work on."""
 FRONT_ARRIVING = 256

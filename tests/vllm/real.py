@@ -44,7 +44,7 @@ def start_of(folder: Path, artifact: Artifact, where: Path) -> Start:
         engine=EngineName("vllm"),
         backend="cpu",
         artifact=artifact,
-        context=1024,
+        context=4096,
         lanes=2,
         args=(
             EngineArg(name="cpu_cores", value="0"),
@@ -67,7 +67,7 @@ def case(artifact: Artifact, where: Path) -> Case:
         start=start,
         serve=as_child,
         args=(("dtype", "bfloat16"), ("kv_cache_dtype", "fp8"), ("cpu_kv_gib", "2")),
-        busy_request={"max_tokens": 900, "ignore_eos": True, "stream": True},
+        busy_request={"max_tokens": 3_900, "ignore_eos": True, "stream": True},
     )
 
 

@@ -289,6 +289,13 @@ START_FAILED = Code(
     "The process ended, or the model was not listed in the time allowed; its restarts are used up. Consumed.",
     "Read the engine's log on the host; the evidence holds its last lines.",
 )
+ROUTE_WITHDRAWN = Code(
+    "route_withdrawn",
+    "a model that fails its callers gets no more of them",
+    "The engine lists its model, and two requests in a row failed by its own doing (no whole answer, 5xx, 401, 403, "
+    "404). The front sends it one request at a time, after a pause that doubles, until one succeeds.",
+    "Read the engine's log on the host; unload the replica, or let it be started again, if it does not recover.",
+)
 DRAIN_TIMEOUT = Code(
     "drain_timeout",
     "still work in flight after the grace",
