@@ -20,6 +20,8 @@ from typing import Any
 
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import GridopsError
+from gridops.base.ids import short
+from gridops.base.record import to_data
 from gridops.base.units import render_bytes, render_ms
 from gridops.disk.atomic import write_atomic
 from gridops_agent.clock import SystemClock
@@ -71,6 +73,8 @@ def write_live(path: Path, host: Host, live: Live) -> None:
         ],
         "in_flight": {r.incarnation or "": r.in_flight for r in seen.residencies},
         "disk_free_bytes": seen.disk_free_bytes,
+        "transfers": [to_data(t) for t in seen.transfers or ()],
+        "prefetched": [to_data(p) for p in seen.prefetched or ()],
         "alarms": list(live.readings.alarms),
     }
     try:
@@ -113,6 +117,8 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "devices": live.get("devices", []),
         "runtimes": live.get("runtimes", []),
         "disk_free_bytes": live.get("disk_free_bytes"),
+        "transfers": live.get("transfers", []),
+        "prefetched": live.get("prefetched", []),
         "root_version": host.chain.root.version,
         "generation": host.generation(),
         "last_command": host.fence.head.seq,
@@ -222,6 +228,11 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
             lines.append(f"  {': '.join(w for w in (row['code'], row['detail']) if w)}")
     if not seen["residencies"]:
         lines.append("no residency")
+    for row in seen["transfers"]:
+        done, size = render_bytes(row["done_bytes"]), render_bytes(row["size_bytes"])
+        lines.append(f"fetching {short(row['artifact'])}  {done} of {size}  from {row['source'] or 'nowhere yet'}")
+    for row in seen["prefetched"]:
+        lines.append(f"fetched on a guess for {row['profile']}  {render_bytes(row['size_bytes'])}, not used yet")
     owed = f", {seen['receipts_owed']} receipts not yet acknowledged" if seen["receipts_owed"] else ""
     lines.append(f"last command {seen['last_command']}, {seen['open_commands']} open{owed}")
     lines += [f"alarm: {alarm}" for alarm in seen["alarms"]]

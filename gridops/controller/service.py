@@ -204,7 +204,8 @@ class Controller:
         self._rise()
         # Also a scope that nothing names any more: what it set going is still asked by what right it goes on.
         rights = {s: self.rights(s, now_ms) for s in sorted({*self.roster.desired.scopes, *self.state.scopes})}
-        self.writer.record(issue.taken_back(self.state, host, rights, heard_lately=lately), now_ms)
+        report = said.heard.report if said.heard is not None else None
+        self.writer.record(issue.taken_back(self.state, host, rights, report, heard_lately=lately), now_ms)
         self.writer.flush()
         grants = tuple(seal("grant", to_bytes(g), self.signer) for g in ingest.due(self.state, host, now_ms))
         busy = self._expects(host)

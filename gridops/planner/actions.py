@@ -8,18 +8,21 @@ silent or not admitted gets no step. Plans are never changed here, and nothing i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from gridops.base.ids import Digest, HostId, ReplicaId, replica_key
 from gridops.footprint.share import share_ppm, takes_share
-from gridops.model.action import Action, DeviceShare, Drain, Load, Operate, Unload, Warm
+from gridops.model.action import Action, DeviceShare, Drain, Evict, Load, Operate, Unload, Warm
+from gridops.model.advice import Advice
 from gridops.model.intent import Desired
 from gridops.model.plan import Assignment, Plan, Terms
 from gridops.model.policy import ActionClass
 from gridops.model.profile import Downtime
 from gridops.model.snapshot import Residency, ResidencyState, Snapshot
+from gridops.planner import errands
+from gridops.planner.authority import errand
 from gridops.planner.scene import Scene, set_scene
 from gridops.planner.turns import Turns
 
@@ -44,12 +47,14 @@ def actions(
     desired: Desired | None = None,
     applied_terms: Mapping[Digest, Terms] = NO_TERMS,
     retry: frozenset[ReplicaId] = frozenset(),
+    advice: Advice | None = None,
 ) -> tuple[Step, ...]:
     """The steps from here to the target, in the order in which they are given (`turns`).
 
     `desired` (the last valid intent) says who is admitted or drained and what is reserved; without it every host that
     reports counts. `applied_terms` are the terms that each incarnation is known to act by. `retry` names replicas
-    whose failed process may be cleared away for another attempt.
+    whose failed process may be cleared away for another attempt. `advice` of the newest plan adds what may be done on
+    disks meanwhile; it comes last and takes no turn from anything.
     """
     scene = set_scene(target, snapshot, now_ms, desired)
     work = _Work(scene, applied_terms, retry)
@@ -57,7 +62,19 @@ def actions(
         work.towards(assignment)
     for host, residency in scene.obsolete():
         work.away(host, residency)
-    return tuple(sorted(work.steps, key=lambda s: work.turns.rank(s.action, s.replica)))
+    planned = sorted(work.steps, key=lambda s: work.turns.rank(s.action, s.replica))
+    return (*planned, *_errands(scene, planned, advice or Advice(), now_ms))
+
+
+def _errands(scene: Scene, planned: Sequence[Step], advice: Advice, now_ms: int) -> Iterator[Step]:
+    """Files that are needed come first: a host that has some to fetch fetches no guess."""
+    busy = {s.action.host: s.replica for s in reversed(planned) if isinstance(s.action, Load)}
+    found: list[Load | Evict] = [*errands.fetches(scene, advice, now_ms), *errands.evictions(scene, advice)]
+    for action in found:
+        group = errand(action)
+        assert group is not None
+        first = busy.get(action.host) if isinstance(action, Load) else None
+        yield Step(action, group, action.replica, f"the files of {first}, which is needed" if first else None)
 
 
 class _Work:

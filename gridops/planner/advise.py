@@ -41,7 +41,8 @@ def advise(seats: Seats) -> Advice | None:
         adviser.before_the_drain(replica, draft.seats[replica])
     if draft.world.inputs.forecast is not None:
         adviser.guess()
-        adviser.expire()
+    # Without a forecast nobody knows that demand has gone, except where the profile has.
+    adviser.expire()
     found = Advice(prefetch=tuple(adviser.prefetch), evict=tuple(adviser.evict))
     return found if found.prefetch or found.evict else None
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
 from gridops.base.ids import ProfileName
+from gridops.model.action import Action, Evict, Load
 from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan
 from gridops.model.policy import ActionClass, ApprovalPolicy, Mode, Risk, RiskNeed, ScopeMode
 from gridops.planner.budgets import UNLIMITED, Circumstances, Tally, closed
@@ -61,6 +62,25 @@ TABLE: dict[tuple[DecisionKind, CauseKind], tuple[ActionClass, Risk]] = {
     (DecisionKind.REMOVE, CauseKind.DISPLACED): (ActionClass.REMOVE, Risk.DESTRUCTIVE),
 }
 """Class and risk of each decision by its cause; every pair of enum members that does something has a line (a test)."""
+
+
+ERRANDS: dict[str, tuple[ActionClass, Risk]] = {
+    "prefetch": _GROW,
+    "evict": (ActionClass.SCALE_DOWN, Risk.ROUTINE),
+}
+"""Class and risk of what is done on disks by advice alone. No plan decides it, so no approval can be given for it: only
+a mode that allows the class does it. A fetch ahead of demand begins a scale-up, and deleting it is the way back."""
+
+
+def errand(action: Action) -> ActionClass | None:
+    """The class of a step that nobody decided and that stands on files alone; None for all others."""
+    match action:
+        case Load(guess=True):
+            return ERRANDS["prefetch"][0]
+        case Evict():
+            return ERRANDS["evict"][0]
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

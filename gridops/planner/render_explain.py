@@ -11,13 +11,14 @@ from typing import Any
 
 from gridops.base.codes import registry
 from gridops.base.codes.placement import DISK_FULL, INSUFFICIENT_DEVICE_MEMORY, INSUFFICIENT_HOST_MEMORY
-from gridops.base.ids import ReplicaId, short
+from gridops.base.ids import ProfileName, ReplicaId, short
 from gridops.base.record import to_data
 from gridops.base.units import counted, render_lack, render_need, render_ppm
 from gridops.footprint.need import identity
 from gridops.model.plan import Assignment, Choice, ChosenBy, CodeCount, Decision, HostLine, Plan, Term, Unplaced
 from gridops.planner.fixes import Found
 from gridops.planner.rank import UNKNOWN_PRICE_MICRO
+from gridops.planner.render_advice import advice_lines
 from gridops.planner.render_fixes import fix_lines
 from gridops.planner.render_layout import cells, clean, hang, pad
 from gridops.planner.render_text import Style, state_words
@@ -69,6 +70,10 @@ def explain_lines(
     if unplaced is not None:
         lines += ["", *_nowhere(unplaced, style)]
         lines += ["", *fix_lines(found, plan, style)] if found is not None else []
+    disks = advice_lines(plan, ProfileName(replica.rpartition("/")[0]))
+    lines += [""] if disks else []
+    for word, text in disks:
+        lines += hang(f"  {word}    ", clean(text), style.width)
     return lines
 
 

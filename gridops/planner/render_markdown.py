@@ -12,6 +12,7 @@ from gridops.base import limits
 from gridops.base.ids import short
 from gridops.base.units import counted, render_bytes
 from gridops.model.plan import Decision, DecisionKind, Plan
+from gridops.planner.render_advice import advice_lines
 from gridops.planner.render_layout import clean
 from gridops.planner.render_text import state_words
 from gridops.planner.render_words import (
@@ -120,6 +121,7 @@ def _remarks(plan: Plan) -> list[str]:
     found = [
         *(f"⚠️ {code(s.profile)}: {code(s.detail)} (wanted {s.want}, have {s.have})" for s in plan.report.shortfalls),
         *(f"⏳ {code(w.host)}: {code(w.detail)}" for w in plan.report.waiting),
+        *(f"💾 {word} {code(text)}" for word, text in advice_lines(plan)),
         *(code(note) for note in plan.report.notes),
     ]
     lines = [f"- {line}" for line in found[:_DETAILS]]

@@ -12,6 +12,7 @@ from gridops.base.ids import short
 from gridops.base.units import counted, render_bytes, render_clock, render_instant
 from gridops.model.plan import Decision, DecisionKind, Plan
 from gridops.model.snapshot import SnapshotSource
+from gridops.planner.render_advice import advice_lines
 from gridops.planner.render_layout import Paint, cells, clean, flow, grid, hang, pad, plain, wrap
 from gridops.planner.render_words import (
     ASCII,
@@ -318,6 +319,8 @@ def _remarks(plan: Plan, style: Style) -> list[str]:
         lines += hang("warn  ", text, style.width)
     for w in plan.report.waiting:
         lines += hang("waits ", f"{w.host}: {clean(w.detail)} (gridops rule {w.code})", style.width)
+    for word, text in advice_lines(plan):
+        lines += hang(f"{word} ", clean(text), style.width)
     for note in plan.report.notes:
         lines += hang("note  ", clean(note), style.width)
     return lines

@@ -15,7 +15,8 @@ from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, Digest, EngineName, HostId, ReplicaId
 from gridops.base.record import digest_of, to_bytes
 from gridops.footprint.need import identity
-from gridops.model.action import Action, Drain, Load, Operate, Unload, Warm
+from gridops.model.action import Action, Drain, Evict, Load, Operate, Unload, Warm
+from gridops.model.advice import Prefetched
 from gridops.model.fleet import DeviceKind, Runtime
 from gridops.model.snapshot import DeviceReport, HostState, Residency, ResidencyState
 from gridops.protocol import fence as fences
@@ -56,6 +57,10 @@ class Room:
     """Action kind to the milliseconds that its receipt claims."""
     there: set[Digest] = field(default_factory=set)
     """Files in its folders that nobody has proved yet: a load has nothing to fetch."""
+
+    guesses: list[Prefetched] = field(default_factory=list)
+    """What came on a guess and was not used."""
+    abilities: tuple[str, ...] | None = ("evict",)
 
     def bump(self) -> None:
         self.generation += 1
@@ -165,6 +170,8 @@ class ScriptedAgent:
             endpoint=f"https://{self.host}.example:8443",
             front_cert="0" * 64,
             goodbye=self.goodbye,
+            prefetched=tuple(self.room.guesses) or None,
+            abilities=self.room.abilities,
         )
 
     def replicas(self) -> dict[str, str]:
@@ -219,7 +226,15 @@ class ScriptedAgent:
         room = self.room
         match action:
             case Load():
-                room.cached |= {f.sha256 for f in action.artifact.files}
+                files = {f.sha256 for f in action.artifact.files}
+                if action.guess and not files.issubset(room.cached | room.there):
+                    size = sum(f.size_bytes for f in action.artifact.files)
+                    at = {"host": self.host, "profile": action.profile, "since_ms": self.now_ms}
+                    room.guesses.append(Prefetched(files=tuple(sorted(files)), size_bytes=size, **at))  # type: ignore[arg-type]
+                room.cached |= files
+            case Evict():
+                room.guesses = [p for p in room.guesses if p.files != action.files]
+                room.cached -= set(action.files)
             case Warm():
                 assert body not in {b for _, b in room.spawned}, "one body started two processes"
                 room.spawned.append((action.replica, body))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gridops.base.ids import Digest
 from gridops.footprint.need import identity
-from gridops.model.action import Drain, Load, Operate, Unload, Warm
+from gridops.model.action import Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.plan import Plan, Terms
 from gridops.model.snapshot import HostReport, Residency, ResidencyState, Snapshot
 from gridops.planner.actions import Step, actions
@@ -75,6 +75,13 @@ class Walk:
         report = self.fleet.snapshot().host(action.host)
         assert report is not None, "a step for a host that does not report"
         match action:
+            case Evict():
+                gone = set(action.files)
+                self.fleet = self.fleet.reporting(
+                    action.host,
+                    cached=tuple(f for f in report.cached if f not in gone),
+                    prefetched=tuple(p for p in report.prefetched or () if p.files != action.files) or None,
+                )
             case Load():
                 cached = {*report.cached, *(f.sha256 for f in action.artifact.files)}
                 self.fleet = self.fleet.reporting(action.host, cached=tuple(sorted(cached)))

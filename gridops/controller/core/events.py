@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gridops.base.units import render_clock, render_ms
 from gridops.controller.core import rows as r
+from gridops.controller.core.learned import named
 from gridops.planner.render_words import headline, short_plan
 from gridops.protocol.messages import AuthorityKind, Outcome
 
@@ -69,7 +70,7 @@ def _of_hosts(row: r.Row) -> tuple[str, str] | None:
             return "alarm", f"host {row.outbox.host}: {row.why}"
         case r.BodyQueued():
             action = row.body.action
-            return "command", f"{action.kind} {action.replica} on {action.host}, command {row.body.seq}"
+            return "command", f"{named(action)}, command {row.body.seq}"
         case r.BodyVoided():
             return "voided", f"command {row.seq} to {row.host} is taken back: {row.why}"
         case r.ReceiptTaken():

@@ -14,7 +14,7 @@ from gridops.base import limits
 from gridops.base.errors import Bug
 from gridops.controller.core import rows as r
 from gridops.controller.core.fold_plans import STEPS, book_of, is_of, moved
-from gridops.controller.core.learned import counts, failed, learn_terms, trim
+from gridops.controller.core.learned import counts, failed, kind_of, learn_terms, trim
 from gridops.controller.core.lessons import learn
 from gridops.controller.core.state import (
     Accepted,
@@ -126,7 +126,7 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
     if entry is None or not entry.open or not receipt.final or entry.digest != receipt.body:
         return
     action = entry.body.action
-    key = (action.kind, action.profile)
+    key = (kind_of(action), action.profile)
     apply = book_of(state, entry.body.scope).under_way
     moved(state, entry.body.scope, action.replica, at_ms)
     if isinstance(action, Warm):

@@ -185,6 +185,10 @@ def _heard(soft: Soft, heartbeat: Heartbeat, now_ms: int) -> Heard:
         goodbye=inventory.goodbye,
         agent_version=heartbeat.agent_version,
         endpoint=inventory.endpoint,
+        prefetched=tuple(sorted(inventory.prefetched, key=lambda p: (p.since_ms, p.profile, p.files)))
+        if inventory.prefetched
+        else None,
+        abilities=tuple(sorted(inventory.abilities)) if inventory.abilities else None,
     )
     return Heard(
         report=report,

@@ -17,8 +17,11 @@ from gridops.controller.core.ingest import roots_for
 from gridops.controller.core.rights import Rights, still_right
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.state import State
-from gridops.model.action import Drain, Unload
+from gridops.footprint.need import identity
+from gridops.model.action import Action, Drain, Evict, Unload
 from gridops.model.policy import ClassProtection, protection_default
+from gridops.model.snapshot import HostReport
+from gridops.planner.errands import objection
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Directive, GatewayKey, GrantMode, Heartbeat, Term
 from gridops.protocol.outbox import Outbox
@@ -41,9 +44,10 @@ class Answer:
 
 
 def taken_back(
-    state: State, host: HostId, rights: Mapping[ScopeName, Rights], *, heard_lately: bool
+    state: State, host: HostId, rights: Mapping[ScopeName, Rights], report: HostReport | None, *, heard_lately: bool
 ) -> tuple[r.Row, ...]:
-    """Void rows for commands that the host has not decided and that may not go any more.
+    """Void rows for commands that the host has not decided and that may not go any more. `report` is its newest word:
+    files are told to go only if it bears that out.
 
     `heard_lately`: the host was fresh until this very heartbeat. One that comes back from silence, or that a restarted
     controller hears for the first time, takes nothing away on what was seen before: the next pass looks again.
@@ -56,11 +60,24 @@ def taken_back(
         if entry.delivered or entry.wanted is GrantMode.VOID or entry.body.scope not in rights:
             continue
         no = still_right(rights[entry.body.scope], entry)
-        stale = isinstance(entry.body.action, Drain | Unload) and not heard_lately
-        if no is not None or stale:
-            why = no.detail if no is not None else OLD_EVIDENCE
+        stale = isinstance(entry.body.action, Drain | Unload | Evict) and not heard_lately
+        kept = _kept(rights[entry.body.scope], entry.body.action, report)
+        if no is not None or stale or kept is not None:
+            why = no.detail if no is not None else kept or OLD_EVIDENCE
             rows.append(r.BodyVoided(host=host, seq=entry.body.seq, why=why[:500]))
     return tuple(rows)
+
+
+def _kept(rights: Rights, action: Action, report: HostReport | None) -> str | None:
+    """Why files may not go after all, by the newest report (A-546)."""
+    if not isinstance(action, Evict):
+        return None
+    target, accepted = rights.book.target, rights.state.accepted
+    if target is None or accepted is None or report is None:
+        return OLD_EVIDENCE
+    launches = {identity(launch): launch for launch in target.launches}
+    profile = next((p for p in accepted.desired.profiles if p.name == action.profile), None)
+    return objection(action, report, target, launches, profile.placement.pins if profile is not None else ())
 
 
 def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer, now_ms: int) -> Directive:

@@ -15,6 +15,7 @@ from gridops.footprint.need import identity
 from gridops.model.action import Action, Load, Operate, Unload, Warm
 from gridops.model.plan import DecisionKind, Plan, Terms
 from gridops.model.profile import Timing
+from gridops.planner.authority import errand
 from gridops.protocol.messages import Receipt
 
 RETRIABLE = frozenset({"precondition", "host_state"})
@@ -57,6 +58,16 @@ def learn_terms(book: HostBook, action: Action, body: Digest) -> None:
         restart=action.restart,
     )
     trim(book.terms, limits.RESIDENCIES_PER_HOST)
+
+
+def kind_of(action: Action) -> str:
+    """What a failure of it speaks about: a guess that could not be fetched holds back nothing that is needed."""
+    return "prefetch" if isinstance(action, Load) and action.guess else action.kind
+
+
+def named(action: Action) -> str:
+    """A step in words. Where it is about files alone it names no replica."""
+    return f"{kind_of(action)} {action.replica if errand(action) is None else action.profile} on {action.host}"
 
 
 def tried(action: Action) -> Digest | None:

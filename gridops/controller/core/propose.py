@@ -37,6 +37,8 @@ WAIT_STEP_MS = 5_000
 """How often a plan is made again while the last one only waits for time to pass (a cooldown, a residency, a grace)."""
 ROOM_STEP_MS = 60_000
 """How often while a replica stands nowhere: room that others give back is a reading, and no reading is a trigger."""
+GUESS_STEP_MS = 300_000
+"""How often while files lie somewhere that were fetched on a guess: they go after a time, and no event says so."""
 TIMED = frozenset({HELD_WINDOW.code, HELD_MOVES.code, HELD_DISRUPTION.code})
 """Holds that end without anybody doing anything, so the question is asked again."""
 AUTO_AGAIN_MS = 60_000
@@ -55,6 +57,8 @@ def fingerprint(
     report = last.candidate.report if last.candidate is not None else None
     timed = last.timed or (report is not None and bool(report.waiting))
     step_ms = WAIT_STEP_MS if timed else ROOM_STEP_MS if report is not None and report.unplaced else 0
+    if not step_ms and any(soft.hosts[h.id].report.prefetched for h in roster.hosts_of(scope) if h.id in soft.hosts):
+        step_ms = GUESS_STEP_MS
     return Fingerprint(
         desired=soft.digest_of(state.accepted.desired),
         drains=tuple(sorted(active)),
@@ -76,11 +80,12 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
     intent = soft.intent if soft.intent is not None and soft.intent.commit == state.accepted.commit else _bare(state)
     book = state.scope(scope)
     rights = Rights(state, scope, permitted(state, scope, now_ms), soft.chain, now_ms)
+    snapshot = reckoned(state, soft, roster, scope, now_ms)
     return Inputs(
         intent=replace(intent, desired=desired),
         scope=scope,
         fleet=soft.chain.fleet,
-        snapshot=reckoned(state, soft, roster, scope, now_ms),
+        snapshot=snapshot,
         parent=book.target,
         now_ms=now_ms,
         version=version,
@@ -89,6 +94,7 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
         written_off=frozenset(_written_off(state)),
         given_up=given_up(rights, soft, roster),
         learned=learned(state.hosts, [p for p in desired.profiles if p.scope == scope], now_ms),
+        prefetched=tuple(p for report in snapshot.hosts for p in report.prefetched or ()),
     )
 
 

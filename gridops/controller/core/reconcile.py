@@ -15,7 +15,7 @@ from gridops.base.canon import digest
 from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.controller.core import rows as r
-from gridops.controller.core.learned import RETRIABLE, RETRIES, tried
+from gridops.controller.core.learned import RETRIABLE, RETRIES, kind_of, named, tried
 from gridops.controller.core.modes import desired_now
 from gridops.controller.core.observe import fresh, seen, unseen_success
 from gridops.controller.core.rights import No, Rights, may_issue, mends, not_the_last, still_right
@@ -27,11 +27,13 @@ from gridops.model.plan import Plan, Terms
 from gridops.model.policy import ActionClass, ActionLimits
 from gridops.model.snapshot import HostReport, Snapshot
 from gridops.planner.actions import Step, actions
+from gridops.planner.authority import errand
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import GrantMode
 from gridops.protocol.outbox import Cause, Outbox
 
 UNWANTED = "the target does not want it any more"
+GIVES_WAY = "files that are needed there come first"
 PATIENCE_MS = 120_000
 """How long a success is believed that the host's reports do not show. Then the report alone counts again."""
 
@@ -79,6 +81,7 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
         desired=desired_now(rights.state),
         applied_terms=_acted_by(rights, snapshot),
         retry=frozenset(book.retry),
+        advice=newest.report.advice if (newest := soft.scope(rights.scope).candidate) is not None else None,
     )
     # Repair first; among both the order of turns.
     steps = tuple(sorted(found, key=lambda s: not mends(rights, s.action)))
@@ -118,12 +121,17 @@ def _take_back(turn: Pass, steps: Iterable[Step]) -> None:
     seen yet for the others.
     """
     wanted = {ob.action_key(s.action) for s in steps if s.waits_for is None or not _destructive(s)}
+    needed = {s.action.host for s in steps if isinstance(s.action, Load) and not s.action.guess}
     meant = {(a.seat.host, a.replica) for a in turn.target.placement}
     unsafe: set[ProfileName] = set()
     found: list[tuple[HostId, ob.Entry, str]] = []
     for host, entry in _undecided(turn):
         if entry.delivered:
-            if isinstance(entry.body.action, Load) and (host, entry.body.action.replica) not in meant:
+            action = entry.body.action
+            if isinstance(action, Load) and action.guess:
+                if host in needed or entry.key not in wanted:
+                    found.append((host, entry, GIVES_WAY if host in needed else UNWANTED))
+            elif isinstance(action, Load) and (host, action.replica) not in meant:
                 found.append((host, entry, UNWANTED))
             continue
         no = still_right(turn.rights, entry)
@@ -191,7 +199,7 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) ->
     """Why a step waits, as a line for people; None when it may go."""
     action, rights = step.action, turn.rights
     host, replica = action.host, action.replica
-    what = f"{replica}: {action.kind} on {host}"
+    what = f"{replica}: {action.kind} on {host}" if errand(action) is None else named(action)
     if not fresh(turn.soft, turn.roster, host, rights.now_ms):
         return f"{what} waits: the host is silent"
     stopped = outbox.held or rights.state.held(host)
@@ -214,7 +222,7 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) ->
 def _spaced_out(turn: Pass, action: Action, what: str) -> str | None:
     """Back-off after failures of (kind, host, profile), cooldown after success of the very same step."""
     book, now_ms = turn.rights.state.hosts[action.host], turn.rights.now_ms
-    attempt, of = book.attempts.get((action.kind, action.profile)), tried(action)
+    attempt, of = book.attempts.get((kind_of(action), action.profile)), tried(action)
     if attempt is not None and attempt.of not in (None, of):
         attempt = None
     counts = attempt is not None and (attempt.code not in RETRIABLE or attempt.failures >= RETRIES)
@@ -258,6 +266,9 @@ def _over_limit(turn: Pass, action: Action, what: str) -> str | None:
     # Repair never waits for optional work: only other repair counts before it. What one device does is never shared.
     alone = mends(turn.rights, action)
     counted = [(h, e) for h, e in going if not alone or e.authority.action_class is ActionClass.REPAIR]
+    if errand(action) is None:
+        # What was only guessed never makes anything wait that was decided.
+        counted = [(h, e) for h, e in counted if errand(e.body.action) is None]
     in_scope = sum(1 for _, e in counted if e.body.scope == turn.rights.scope)
     if in_scope >= turn.limits.concurrent:
         return f"{what} waits: {in_scope} of {turn.limits.concurrent} commands are under way"

@@ -20,6 +20,7 @@ from gridops.controller.core.state import ScopeBook, State, Warrant, now_called
 from gridops.model.action import Action, Drain, Load, Unload, Warm
 from gridops.model.plan import Assignment
 from gridops.model.policy import ActionClass, Window
+from gridops.planner.authority import errand
 from gridops.planner.budgets import shut
 from gridops.protocol.messages import Authority, AuthorityKind
 from gridops.protocol.outbox import Entry
@@ -71,6 +72,10 @@ def may_issue(rights: Rights, action: Action) -> Authority | No:
     no = _nothing_at_all(rights)
     if no is not None:
         return no
+    group = errand(action)
+    if group is not None:
+        no = _standing_refused(rights, action.replica, group) or _shut(rights, action, group)
+        return no or Authority(kind=AuthorityKind.STANDING, action_class=group, approvals=())
     replica, warrant = action.replica, rights.warrant(action.replica)
     if (warrant is None or _worn_out(rights, replica, warrant)) and _restores(rights, action):
         no = _shut(rights, action, ActionClass.REPAIR)
@@ -92,6 +97,9 @@ def still_right(rights: Rights, entry: Entry) -> No | None:
         return no
     action = entry.body.action
     replica = action.replica
+    group = errand(action)
+    if group is not None:
+        return _standing_refused(rights, replica, group) or _shut(rights, action, group)
     warrant = rights.warrant(replica)
     if entry.authority.kind is AuthorityKind.STANDING and _restores(rights, action):
         refused = _standing_refused(rights, replica, entry.authority.action_class)
