@@ -74,8 +74,8 @@ With a finished plan
    `budgets`        windows, moves, disruptions: what is held back, and until when
    `restrict`       a plan with only some of its change sets
    `actions`        the next steps: make before break, break before make, an engine's fraction of a card
-   `errands`        advice as steps: what is fetched on a guess, and what may be deleted again
                     (`scene` sees what runs, `turns` orders)
+   `errands`        advice as steps: what is fetched on a guess, and what may be deleted again
    `explain`        everything about one replica; `fixes`: what would place it, proven (`fixes_ideas`, `fixes_memory`,
                     `fixes_rules`); `price_preview`: what a price ceiling costs
    `render_text`    and `render_markdown`, `render_json`, `render_github`, `render_explain`, `render_fixes`,
