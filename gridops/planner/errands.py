@@ -14,9 +14,11 @@ from gridops.model.action import Evict, Load
 from gridops.model.advice import Advice, Prefetch
 from gridops.model.plan import Launch, Plan
 from gridops.model.profile import Artifact, Profile
-from gridops.model.snapshot import LIVE_STATES, HostReport
+from gridops.model.snapshot import HostReport, ResidencyState
 from gridops.planner.scene import Scene
 
+_NOT_THERE = frozenset({ResidencyState.ABSENT, ResidencyState.CACHED})
+"""An offloaded replica holds no memory and comes back from its files."""
 CAN = "evict"
 """`protocol.messages.Ability.EVICT`: who cannot delete a guess is not given one."""
 
@@ -64,7 +66,7 @@ def objection(
         return "they are not there any more as they were fetched"
     for r in report.residencies:
         launch = launches.get(r.identity) if r.identity is not None else None
-        if r.state in LIVE_STATES and (r.profile == evict.profile or _uses(launch, evict)):
+        if r.state not in _NOT_THERE and (r.profile == evict.profile or _uses(launch, evict)):
             return f"{r.replica or r.profile} is there"
     for a in target.placement:
         if a.seat.host == report.host and (a.profile == evict.profile or _uses(launches.get(a.launch), evict)):

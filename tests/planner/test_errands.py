@@ -141,6 +141,9 @@ KEPT: dict[str, Callable[[], Fleet]] = {
     "another profile's": lambda: able(busy(wanted("c")), replace(MINE, profile=ProfileName("d"))),
     "it is not there any more": lambda: able(busy(wanted("c")), MINE, cached=()),
     "the profile runs there": lambda: able(busy(wanted("c")), MINE, residencies=(there(),)),
+    "a replica that gave its memory back": lambda: able(
+        busy(wanted("c")), MINE, residencies=(there(state=ResidencyState.OFFLOADED),)
+    ),
     "somebody else's process of the profile": lambda: able(
         busy(wanted("c")), MINE, residencies=(there(replica=None, state=ResidencyState.WARMING),)
     ),
