@@ -15,7 +15,8 @@ from gridops.base import limits
 from gridops.base.errors import Failed
 
 KEPT = ("LD_LIBRARY_PATH", "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "DYLD_LIBRARY_PATH")
-ASKED = (*KEPT, "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "XDG_CONFIG_HOME", "DISPLAY", "WAYLAND_DISPLAY")
+_DESKTOP = ("DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY")
+ASKED = (*KEPT, "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "XDG_CONFIG_HOME", *_DESKTOP)
 """What a tool of the system needs besides to answer at all."""
 
 Child = subprocess.Popen[bytes]

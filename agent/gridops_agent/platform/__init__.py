@@ -1,22 +1,16 @@
-"""One table of mechanisms per operating system: processes, their proof of identity, and memory truth.
+"""One table of mechanisms per operating system: processes, their proof of identity, memory truth, idle time, battery.
 
-Everything that is true of one system only stands behind `base.Platform`; the rest of the agent asks `here()`.
+Everything that is true of one system only stands behind `base.Platform` and `table`; the rest of the agent asks
+`here()`.
 """
 
 from __future__ import annotations
-
-import sys
 
 from gridops_agent.platform.base import Platform
 
 
 def here() -> Platform:
-    """The mechanisms of the machine this agent runs on."""
-    system: str = sys.platform
-    if system.startswith("linux"):
-        from gridops_agent.platform.linux import Linux
+    """The mechanisms of the machine this agent runs on. Raises BadSetup on a system that is not supported."""
+    from gridops_agent.platform.table import mechanisms
 
-        return Linux()
-    from gridops_agent.platform.portable import Portable
-
-    return Portable()
+    return mechanisms().platform()
