@@ -146,9 +146,12 @@ class Senses:
         return Said(free, "" if free is not None else f"{self._cache} cannot be looked at")
 
 
+_NOTHING = Readings(Said(), Said(), Said(), Said(), Said(), Said(), Said(), Said(), Said())
+
+
 def sample(mono_ms: int, cards: Cards, seen: Readings | None) -> Sample:
     """Readings as protection takes them. Nothing from the machine itself is nothing known."""
-    known = seen if seen is not None else Readings(*(Said[object](why="no answer") for _ in range(9)))  # type: ignore[arg-type]
+    known = seen if seen is not None else _NOTHING
     power = known.battery.value
     wells = [card for card in cards.cards if card.condition is Condition.WELL]
     hot = [card.temperature_c for card in wells if card.temperature_c is not None]
