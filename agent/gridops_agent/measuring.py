@@ -22,7 +22,7 @@ _CODES = (codes.DEVICE_LOST.code, codes.DEVICE_AILING.code, codes.SENSOR_SILENT.
 
 
 class Measuring:
-    """One agent's measuring. `why` is what the newest look could not read."""
+    """One agent's measuring. `why` is what the newest look at devices could not read."""
 
     def __init__(self, gauge: Gauge, memory: Memory, keepers: Keepers, releases: Releases, alarms: Alarms) -> None:
         self._gauge = gauge
@@ -31,6 +31,8 @@ class Measuring:
         self._releases = releases
         self._alarms = alarms
         self.why: tuple[str, ...] = ()
+        self.ours: tuple[int, ...] = ()
+        """The processes that were proved to be our engines' at the newest look."""
 
     async def turn(self, effects: Effects) -> None:
         """One look. Raises Unwritable; then nothing was learned."""
@@ -42,6 +44,7 @@ class Measuring:
                 planned[device] = planned.get(device, 0) + held[body].warm.device_bytes
         await self._keepers.refresh()
         ours = await self._keepers.processes_of(handles)
+        self.ours = ours
         seen = await asyncio.to_thread(self._gauge.measure, ours, planned)
         await self._releases.note(seen.cards)
         self.why = seen.why

@@ -10,13 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from gridops.base.codes import refusals
 from gridops.base.errors import GridopsError
-from gridops.base.units import PPM
 from gridops.model.policy import ClassProtection, Sensor, protection_default
-from gridops_agent import facts
 from gridops_agent.alarms import Alarms
 from gridops_agent.core.events import StateChanged
 from gridops_agent.core.pressure import pressed
@@ -27,7 +24,6 @@ from gridops_agent.front import Front
 from gridops_agent.ledger import Unwritable
 from gridops_agent.memory import Memory
 from gridops_agent.overrides import Overrides
-from gridops_agent.platform.base import Platform
 
 TICK_S = 1.0
 PATIENCE_S = 5.0
@@ -119,20 +115,6 @@ class Protection:
             return True
         waited = self._told_ms is None or self.sample is None or self.sample.mono_ms - self._told_ms >= WORDS_EVERY_MS
         return before != verdict and waited
-
-
-def bare_senses(platform: Platform, cache: Path, boottime_ms: Callable[[], int]) -> Senses:
-    """What every platform can tell: RAM and free disk. All else is unknown."""
-
-    def read() -> Sample:
-        memory = platform.memory()
-        return Sample(
-            mono_ms=boottime_ms(),
-            ram_ppm=memory.used_bytes * PPM // max(1, memory.total_bytes),
-            disk_free_bytes=facts.disk_free_bytes(cache),
-        )
-
-    return read
 
 
 def _spoken(verdict: Verdict) -> tuple[object, ...]:

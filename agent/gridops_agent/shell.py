@@ -48,9 +48,9 @@ from gridops_agent.memory import Memory
 from gridops_agent.notify import notify
 from gridops_agent.overrides import Overrides
 from gridops_agent.platform import here
-from gridops_agent.protect import Parts, Protection, Senses, bare_senses
+from gridops_agent.protect import Parts, Protection, Senses
 from gridops_agent.release import Releases
-from gridops_agent.sensors.senses import CardSense
+from gridops_agent.sensors.senses import CardSense, HostSense
 from gridops_agent.starts import Tools
 from gridops_agent.statefolder import keep_roots, only_one, spare_roots
 from gridops_agent.status import Live, write_live
@@ -71,9 +71,10 @@ class Agent:
         self._version = version
         self._clock = SystemClock()
         self._platform = here()
-        self._senses = senses or bare_senses(self._platform, config.cache, self._clock.boottime_ms)
         self.keepers = keepers_of(config)
         self.cards = CardSense()
+        self._sense = HostSense(self._platform, self.cards, config.cache, lambda: self._measuring.ours)
+        self._senses = senses or self._sense.read
         self.front = Front()
         self.doors = Doors(config.engines)
         self._engines = engines(config.engine_command)
@@ -349,6 +350,7 @@ class Agent:
             front_cert=self._front_cert,
             in_flight=dict(self.front.in_flight),
             alarms=self.alarms.now(),
+            unread=(*self._measuring.why, *self._sense.why),
         )
 
     def _write_status(self) -> None:

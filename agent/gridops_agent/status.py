@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gridops.base import limits
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import GridopsError
 from gridops.base.ids import short
@@ -68,9 +69,16 @@ def write_live(path: Path, host: Host, live: Live) -> None:
         "endpoint": seen.endpoint,
         "runtimes": [{"engine": r.engine, "backend": r.backend} for r in seen.runtimes],
         "devices": [
-            {"id": d.id, "kind": d.kind.value, "total_bytes": d.total_bytes, "external_bytes": d.external_bytes}
+            {
+                "id": d.id,
+                "kind": d.kind.value,
+                "total_bytes": d.total_bytes,
+                "external_bytes": d.external_bytes,
+                "external_ms": d.external_ms,
+            }
             for d in seen.devices
         ],
+        "unread": list(live.readings.unread)[: limits.SENSOR_REASONS],
         "in_flight": {r.incarnation or "": r.in_flight for r in seen.residencies},
         "disk_free_bytes": seen.disk_free_bytes,
         "transfers": [to_data(t) for t in seen.transfers or ()],
@@ -115,6 +123,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "override": {"kind": said.kind.value, "reason": said.reason, "left_ms": said.left_ms} if said else None,
         "endpoint": live.get("endpoint"),
         "devices": live.get("devices", []),
+        "unread": live.get("unread", []),
         "runtimes": live.get("runtimes", []),
         "disk_free_bytes": live.get("disk_free_bytes"),
         "transfers": live.get("transfers", []),
@@ -218,7 +227,9 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
         lines.append(f"front {seen['endpoint']}")
     for device in seen["devices"]:
         total, external = render_bytes(device["total_bytes"]), render_bytes(device["external_bytes"])
-        lines.append(f"{device['id']}  {total}, {external} used by others")
+        at_ms = device.get("external_ms")
+        when = f" at most, {render_ms(max(0, now_ms - at_ms))} ago" if at_ms is not None else ""
+        lines.append(f"{device['id']}  {total}, {external} used by others{when}")
     for row in seen["residencies"]:
         where = f"pid {row['pid']} port {row['port']}" if row["pid"] else "no process"
         more = f"  restarted {row['restarts']} times" if row["restarts"] else ""
@@ -235,5 +246,6 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
         lines.append(f"fetched on a guess for {row['profile']}  {render_bytes(row['size_bytes'])}, not used yet")
     owed = f", {seen['receipts_owed']} receipts not yet acknowledged" if seen["receipts_owed"] else ""
     lines.append(f"last command {seen['last_command']}, {seen['open_commands']} open{owed}")
+    lines += [f"not read: {reason}" for reason in seen.get("unread", [])]
     lines += [f"alarm: {alarm}" for alarm in seen["alarms"]]
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gridops.base.errors import BadSetup, Failed
+from gridops_agent.cli import entry
 from gridops_agent.platform import macos, macos_read, table
 from gridops_agent.platform.base import Memory
 from gridops_agent.platform.linux import Linux
@@ -123,6 +124,17 @@ def test_a_system_without_a_row_is_refused_by_name(system: str, name: str) -> No
     with pytest.raises(BadSetup) as refused:
         table.mechanisms(system)
     assert refused.value.message == f"gridops-agent does not run on {name}: it runs on Linux and macOS"
+
+
+@pytest.mark.parametrize("system", ["win32", "cygwin"])
+def test_on_windows_every_command_says_so_and_nothing_else(
+    system: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(entry.sys, "platform", system)
+    assert entry.main(["join", "TOKEN"]) == BadSetup("x").exit_code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("gridops-agent does not run on Windows: it runs on Linux and macOS.")
 
 
 def test_every_row_of_the_table_makes_its_platform() -> None:

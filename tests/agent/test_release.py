@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -184,6 +185,14 @@ def test_nobody_restarts_on_a_device_that_another_keeps_closed(story: Story) -> 
     assert story.tell(RetryDue(other)) == (StartAgain(other),)
 
 
+def test_one_that_was_given_back_waits_for_its_host_and_not_for_memory(story: Story) -> None:
+    body = story.ready()
+    held = replace(story.host.held[body], state=ResidencyState.OFFLOADED, handle=None, code="release_stuck")
+    story.host = replace(story.host, held=MappingProxyType({body: held}))
+    story.tell(Released(body))
+    assert (story.state(body), story.host.held[body].code) == (ResidencyState.OFFLOADED, None)
+
+
 def test_memory_that_comes_back_of_somebody_who_was_never_stuck_changes_nothing_else(story: Story) -> None:
     body = story.ready()
     story.tell(Died(body, "killed", OWED))
@@ -343,7 +352,7 @@ async def work(agent, site):
     second = await done(agent, site, warm(site, 2))
     await measure(agent)
     agent._write_status()
-    shown = render(status(site.config, True), 0)
+    shown = render(status(site.config, True), 10**15)
     alarms = agent.alarms.now()
     say(gpu("GPU-a", used=500))
     await measure(agent)
@@ -365,6 +374,9 @@ answer(asyncio.run(told(work)))
     assert "gpu0 is closed for starts" in second[2]
     assert [a for a in alarms if a.startswith("release_stuck: tiny1/1: gpu0 did not give")]
     assert f"pid {pid}" in shown
+    assert "cpu0  " in shown
+    assert " used by others at most, " in shown
+    assert "not read: gpu0: " not in shown
     assert after == [None, []]
     assert again[0] == "succeeded"
     assert third[0] == "succeeded"

@@ -16,14 +16,15 @@ import psutil
 import pytest
 
 from gridops.base.errors import Failed
-from gridops_agent.core.protection import GpuFault, GpuTrouble, Sensor
+from gridops.model.policy import Sensor
+from gridops_agent.core.protection import GpuFault, GpuTrouble
 from gridops_agent.platform import here
 from gridops_agent.sensors import host, idle
 from gridops_agent.sensors.bounded import Bounded
 from gridops_agent.sensors.cards import Card, Cards, Condition
 from gridops_agent.sensors.host import Battery
 from gridops_agent.sensors.said import Said
-from gridops_agent.sensors.senses import CardSense, Readings, Senses, faults, sample, together
+from gridops_agent.sensors.senses import CardSense, HostSense, Readings, faults, sample, together
 
 GIB = 1 << 30
 
@@ -295,7 +296,7 @@ def test_several_drivers_are_one_and_the_unknown_of_one_is_unknown() -> None:
 def test_a_sense_that_hangs_costs_only_its_own_reading(tmp_path: Path) -> None:
     hung = threading.Event()
     stuck: Bounded[Cards] = Bounded("nvml", lambda: Cards(known=hung.wait(20)), 0.2)
-    senses = Senses(here(), CardSense((stuck,)), tmp_path, lambda: (os.getpid(),))
+    senses = HostSense(here(), CardSense((stuck,)), tmp_path, lambda: (os.getpid(),))
     began = time.monotonic()
     seen = senses.read()
     assert time.monotonic() - began < 5
@@ -310,6 +311,6 @@ def test_a_fault_of_a_source_is_a_reading_that_is_not_there(tmp_path: Path, monk
         raise RuntimeError("no bus")
 
     monkeypatch.setattr(host, "load", broken)
-    senses = Senses(here(), CardSense(()), tmp_path, lambda: ())
+    senses = HostSense(here(), CardSense(()), tmp_path, lambda: ())
     assert senses.read().load_ppm is None
     assert "load: load: RuntimeError: no bus" in senses.why

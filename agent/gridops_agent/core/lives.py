@@ -159,7 +159,7 @@ def released(host: Host, event: Released, now_ms: int) -> Answer:
     detail = "its memory has come back"
     open_again = replace(host.held[event.body], code=None, detail=detail, since_ms=now_ms)
     host = touch(_set(host, open_again), held.warm.devices)
-    if held.state is ResidencyState.DRAINING:
+    if held.state in (ResidencyState.DRAINING, ResidencyState.OFFLOADED):
         return host, _NEWS
     return died(host, Died(event.body, detail), now_ms)
 

@@ -42,6 +42,8 @@ class Readings:
     alarms: tuple[str, ...] = ()
     goodbye: bool = False
     transfers: tuple[Transfer, ...] = ()
+    unread: tuple[str, ...] = ()
+    """What could not be read of this machine, and why: shown on the host only."""
 
 
 def inventory(host: Host, readings: Readings) -> Inventory:

@@ -16,8 +16,9 @@ from typing import TypeVar
 from gridops.base import limits
 from gridops.base.units import PPM
 from gridops.model.fleet import DeviceKind
+from gridops.model.policy import Sensor
 from gridops_agent import facts
-from gridops_agent.core.protection import GpuFault, GpuTrouble, Sample, Sensor
+from gridops_agent.core.protection import GpuFault, GpuTrouble, Sample
 from gridops_agent.platform.base import Platform
 from gridops_agent.platform.table import Mechanisms, mechanisms
 from gridops_agent.sensors import host
@@ -91,7 +92,7 @@ class Readings:
     disk_free: Said[int]
 
 
-class Senses:
+class HostSense:
     """One sample for the protection loop. `ours` are the processes whose work is not somebody else's."""
 
     def __init__(self, platform: Platform, cards: CardSense, cache: Path, ours: Callable[[], tuple[int, ...]]) -> None:
