@@ -9,18 +9,24 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from gridops.base.ids import Digest
+from gridops.base.canon import digest_bytes
+from gridops.base.ids import Digest, ProfileName, nobody
 from gridops.base.record import digest_of
+from gridops.model.action import Evict, Load
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.fence import open_heads
 from gridops.protocol.messages import Outcome
+from gridops_agent.core.report import inventory
 from gridops_agent.ledger import Ledger
 from gridops_agent.shell import Agent
-from tests.agent.site import Site, command, done, pid_of, receipt, until
+from tests.agent.site import HOST, Site, command, done, pid_of, receipt, until
+
+LATER = ProfileName("later")
 
 
 async def story(site: Site) -> None:
@@ -32,7 +38,7 @@ async def story(site: Site) -> None:
         await done(agent, site, site.unload(warmed))
 
 
-def child(site: Site, at: int) -> NoReturn:
+def child(site: Site, at: int, tell: Callable[[Site], Coroutine[Any, Any, None]] = story) -> NoReturn:
     """Tell the story, or die in front of write `at`."""
     count = 0
     write = Ledger._write
@@ -47,7 +53,7 @@ def child(site: Site, at: int) -> NoReturn:
     Ledger._write = dying  # type: ignore[method-assign,assignment]
     code = 1
     try:
-        asyncio.run(story(site))
+        asyncio.run(tell(site))
         code = 0
     finally:
         os._exit(code)
@@ -127,3 +133,63 @@ def test_a_command_whose_agent_died_is_not_run_again_by_itself(make_site: Callab
             assert site.processes() == []
 
     asyncio.run(back())
+
+
+# -- files that came on a guess ---------------------------------------------------------------------------------------
+
+
+async def disk_story(site: Site) -> None:
+    """Fetch on a guess, and delete it again."""
+    async with site.agent() as agent:
+        await done(agent, site, guess_of(site))
+        await done(agent, site, evict_of(site))
+
+
+def guess_of(site: Site) -> Load:
+    artifact = site.artifact(source=f"file://{site.model.path}")
+    return Load(host=HOST, replica=nobody(LATER), profile=LATER, artifact=artifact, guess=True)
+
+
+def evict_of(site: Site) -> Evict:
+    return Evict(host=HOST, replica=nobody(LATER), profile=LATER, files=(Digest(site.model.digest),))
+
+
+async def disk_recovered(site: Site) -> tuple[bool, bool]:
+    """Whether the files are there, and whether the host calls them a guess."""
+    async with site.agent() as agent:
+        site.seq, site.head = agent.memory.host.fence.head.seq, agent.memory.host.fence.head.body
+        await until(lambda: not agent.memory.host.commands, "every command to have its receipt")
+        assert [r.seq for r in agent.memory.host.receipts.kept] == list(range(1, site.seq + 1))
+        files = [p for p in site.config.cache.rglob("*") if p.is_file()] if site.config.cache.exists() else []
+        assert all(digest_bytes(p.read_bytes()) == site.model.digest for p in files), "whole or not there"
+        assert site.model.path.exists(), "what people put there is never deleted"
+        shown = inventory(agent.memory.host, agent._readings()).prefetched or ()
+        # Whatever was lost, it can be asked for again, and what is called a guess can be told to go.
+        assert (await done(agent, site, guess_of(site))).outcome is Outcome.SUCCEEDED
+        if shown:
+            assert (await done(agent, site, evict_of(site))).outcome is Outcome.SUCCEEDED
+        return bool(files), bool(shown)
+
+
+def test_an_agent_killed_while_it_fetches_or_deletes_leaves_whole_files_and_no_false_guess(
+    make_site: Callable[..., Site],
+) -> None:
+    seen: set[tuple[bool, bool]] = set()
+    for at in range(1, 30):
+        site = make_site(f"disk-{at}")
+        site.config = replace(
+            site.config, artifact_folders=(), artifacts=replace(site.config.artifacts, keep_free_bytes=0)
+        )
+        pid = os.fork()
+        if pid == 0:
+            child(site, at, disk_story)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0
+            break
+        found = asyncio.run(disk_recovered(site))
+        assert found in {(False, False), (True, True), (True, False)}, "a guess without its files is no guess"
+        seen.add(found)
+    else:
+        raise AssertionError("the story never ran through")
+    assert {(False, False), (True, True)} <= seen
