@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from gridops.base import limits
@@ -43,8 +44,17 @@ def begin(argv: tuple[str, ...], environment: Mapping[str, str], folder: Path, l
         os.close(written)
 
 
-def ask(argv: tuple[str, ...], patience: float = 30.0) -> str:
-    """What a program says when it is asked a harmless question (`--help`). Raises Failed when it cannot be run."""
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a short program ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(argv: tuple[str, ...], patience: float = 30.0) -> Ran:
+    """Run a short program of the system to its end. Raises Failed when it cannot be run or does not end."""
     environment = {name: os.environ[name] for name in ASKED if name in os.environ}
     try:
         done = subprocess.run(
@@ -52,7 +62,13 @@ def ask(argv: tuple[str, ...], patience: float = 30.0) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failed(f"{argv[0]} does not answer {argv[-1]}: {error}") from error
-    return (done.stdout + done.stderr).decode("utf-8", "replace")
+    return Ran(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+
+
+def ask(argv: tuple[str, ...], patience: float = 30.0) -> str:
+    """What a program says when it is asked a harmless question (`--help`). Raises Failed when it cannot be run."""
+    answer = run(argv, patience)
+    return answer.out + answer.err
 
 
 def trim_log(path: Path, limit: int = limits.ENGINE_LOG_BYTES) -> None:

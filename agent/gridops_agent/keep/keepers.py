@@ -16,6 +16,7 @@ from gridops_agent.core.state import Handle, Held
 from gridops_agent.engines.base import Adapter
 from gridops_agent.keep.base import STOP_STEPS, Keeper, Proof, Steps, Stopped
 from gridops_agent.keep.child import ChildKeeper
+from gridops_agent.keep.unit import UnitKeeper
 
 
 class Keepers:
@@ -42,6 +43,9 @@ class Keepers:
 
     def of_launch(self, launch: Launch) -> Keeper:
         """Who starts an engine on this host."""
+        unit = self._by_kind.get(UnitKeeper.kind)
+        if isinstance(unit, UnitKeeper) and unit.serves(launch):
+            return unit
         return self._by_kind[self._ways.get(launch.engine, self.child.kind)]
 
     def of(self, handle: Handle) -> Keeper | None:

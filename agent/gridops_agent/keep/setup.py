@@ -10,6 +10,9 @@ from gridops_agent.keep.base import Keeper
 from gridops_agent.keep.child import ChildKeeper
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.keep.service import ServiceKeeper
+from gridops_agent.keep.unit import Setup as UnitSetup
+from gridops_agent.keep.unit import UnitKeeper
+from gridops_agent.keep.unit_files import DropIns, user_folder
 from gridops_agent.platform import here
 
 
@@ -25,6 +28,10 @@ def keepers_of(config: Config) -> Keepers:
         if unknown:
             raise BadSetup(f"{config.file}: `{unknown[0]}` is no engine that this agent knows as a service")
         keepers.add(ServiceKeeper(platform, known, keepers.launch_of), config.ways.services)
+    if config.ways.units:
+        units = config.ways.units
+        drop_ins = DropIns(user_folder(), str(config.state.resolve()), units)
+        keepers.add(UnitKeeper(platform, UnitSetup(units, drop_ins)), ())
     return keepers
 
 

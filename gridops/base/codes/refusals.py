@@ -283,6 +283,13 @@ PORT_TAKEN = Code(
     "Every port of the agent's range is in use by somebody else. Consumed.",
     "Widen `ports` in agent.toml, or stop the foreign process named in the evidence.",
 )
+DEVICE_TAKEN = Code(
+    "device_taken",
+    "another unit runs on the device",
+    "Units that share a device exclude each other, and one of them runs: starting this one would make systemd end it. "
+    "Consumed; nothing was started.",
+    "Drain and unload the other one first, or give the units devices of their own in agent.toml.",
+)
 START_FAILED = Code(
     "start_failed",
     "the engine did not become ready",
