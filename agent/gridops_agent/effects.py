@@ -49,6 +49,7 @@ from gridops_agent.keep.base import FORCE_STEPS, STOP_STEPS, Proof
 from gridops_agent.lanes import Lanes
 from gridops_agent.ledger import Unwritable
 from gridops_agent.memory import Memory
+from gridops_agent.obtaining import obtain
 from gridops_agent.starts import Starts, Tools
 from gridops_agent.supervise import tail, trim_log
 
@@ -236,8 +237,7 @@ class Effects:
     async def _load(self, body: Digest, load: Load) -> None:
         flag = self._transfers[body] = Flag()
         try:
-            shelf = self._tools.artifacts
-            fetched = await shelf.away(shelf.obtain, load.artifact, flag, bool(load.guess))
+            fetched = await obtain(self._tools.artifacts, self._tools.services, self._tools.http, load, flag)
         except TakenBack:
             words = "taken back: this host takes no work"
             ended = Ended(body, Outcome.FAILED, codes.HOST_STATE.code, words)

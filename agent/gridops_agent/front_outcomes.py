@@ -1,4 +1,4 @@
-"""Real outcomes of requests, by residency: an engine that lists its model and fails its callers is taken out of routing.
+"""Real outcomes of requests, by residency: an engine that lists its model and fails its callers is routed around.
 
 Liveness by listing is no proof of service. Two owner's faults in a row (the engine is not there, breaks off, answers
 5xx, or 401, 403 or 404, which no client of the front can cause) withdraw the route; what is the client's own doing

@@ -46,6 +46,7 @@ from gridops_agent.ledger import Identity, Ledger, Unwritable
 from gridops_agent.measuring import Measuring
 from gridops_agent.memory import Memory
 from gridops_agent.notify import notify
+from gridops_agent.obtaining import stored
 from gridops_agent.overrides import Overrides
 from gridops_agent.platform import here
 from gridops_agent.protect import Parts, Protection, Senses
@@ -76,6 +77,7 @@ class Agent:
         self._sense = HostSense(self._platform, self.cards, config.cache, lambda: self._measuring.ours)
         self._senses = senses or self._sense.read
         self.front = Front()
+        self._stored: tuple[Digest, ...] = ()
         self.doors = Doors(config.engines)
         self._engines = engines(config.engine_command)
         self._services = services(config.ways.services)
@@ -115,7 +117,7 @@ class Agent:
         self.hours = SessionClock(session, self._clock)
         self.memory = Memory(self._ledger, host, self.hours.now_ms, self._changed)
         self._stack.push_async_callback(self.memory.settled)
-        http = aiohttp.ClientSession(trust_env=False)
+        http = self._http = aiohttp.ClientSession(trust_env=False)
         self._stack.push_async_callback(http.close)
         self._artifacts = open_artifacts(self.config, self._ledger, lambda: self.memory.host)
         self._stack.push_async_callback(self.keepers.close)
@@ -291,6 +293,7 @@ class Agent:
             await asyncio.to_thread(self._ledger.keep_note, "tried_ms", str(self._clock.wall_ms()))
 
     async def _measure(self) -> None:
+        self._stored = await stored(self._services, self._http)
         await self._measuring.turn(self.effects)
         held = self.memory.host.held
         for what, body in await self.keepers.strangers(frozenset(held)):
@@ -343,7 +346,7 @@ class Agent:
             )
         return Readings(
             runtimes=self.keepers.runtimes(self._engines),
-            cached=self._artifacts.cached(),
+            cached=tuple(sorted({*self._artifacts.cached(), *self._stored})),
             transfers=transfers(self._artifacts),
             disk_free_bytes=facts.disk_free_bytes(self.config.cache),
             endpoint=self._endpoint,

@@ -227,7 +227,7 @@ class ComfyUi:
         self.history: dict[str, dict[str, Any]] = {}
         self.used = 0
         self.runs = 0
-        self.broken = False
+        self.broken = self.old = False
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -236,6 +236,7 @@ class ComfyUi:
         app.router.add_get("/object_info/{name}", self.info)
         app.router.add_post("/prompt", self.prompt)
         app.router.add_get("/history/{name}", self.past)
+        app.router.add_post("/history", self.forget)
         app.router.add_post("/free", self.free)
         return app
 
@@ -264,14 +265,22 @@ class ComfyUi:
             error = {"type": "invalid_prompt", "message": "Cannot execute because a node is missing"}
             return web.json_response({"error": error, "node_errors": {}}, status=400)
         self.runs += 1
-        name = f"p{self.runs}"
+        name = str(asked.get("prompt_id", f"p{self.runs}")) if not self.old else f"p{self.runs}"
         self.used = 6 << 30
-        self.history[name] = {"status": {"status_str": "error" if self.broken else "success", "completed": True}}
+        self.history[name] = {
+            "prompt": [self.runs, name, asked["prompt"], {}, []],
+            "status": {"status_str": "error" if self.broken else "success", "completed": True},
+        }
         return web.json_response({"prompt_id": name, "number": self.runs, "node_errors": {}})
 
     async def past(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         return web.json_response({name: self.history[name]} if name in self.history else {})
+
+    async def forget(self, request: web.Request) -> web.Response:
+        for name in (await request.json()).get("delete", ()):
+            self.history.pop(name, None)
+        return web.Response()
 
     async def free(self, request: web.Request) -> web.Response:
         asked = await request.json()

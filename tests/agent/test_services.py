@@ -300,15 +300,35 @@ async def test_comfyui_counts_its_queue_and_is_not_empty_while_it_runs(tmp_path:
         assert await scene.service.dropped(http, scene.door) is True
 
 
-async def test_comfyui_holds_one_workflow_since_it_does_not_tell_them_apart(tmp_path: Path) -> None:
+async def test_comfyui_that_holds_anything_is_not_empty_since_it_does_not_tell_workflows_apart(tmp_path: Path) -> None:
+    scene = comfyui(tmp_path)
+    assert isinstance(scene.double, doubles.ComfyUi)
+    async with scene.up() as http:
+        assert await scene.service.dropped(http, scene.door) is True
+        scene.double.used = 6 << 30
+        assert await scene.service.dropped(http, scene.door) is False
+        assert await scene.service.listed(http, scene.door) is False
+
+
+async def test_comfyui_knows_what_was_brought_though_the_agent_forgot(tmp_path: Path) -> None:
     scene = comfyui(tmp_path)
     async with scene.up() as http:
         await scene.service.bring(http, scene.start)
-        second = replace(scene.start, launch=replace(scene.start.launch, profile=ProfileName("video")))
-        with pytest.raises(Refusal, match="holds chat"):
-            await scene.service.bring(http, second)
-        await scene.service.drop(http, scene.door)
-        await scene.service.bring(http, second)
+        anew = ComfyUi(scene.service.address)
+        assert await anew.listed(http, scene.door) is True
+        other = replace(scene.door, alias="video")
+        assert await anew.listed(http, other) is False
+        await anew.drop(http, scene.door)
+        assert await scene.service.dropped(http, scene.door) is True
+
+
+async def test_comfyui_that_names_runs_by_itself_is_too_old(tmp_path: Path) -> None:
+    scene = comfyui(tmp_path)
+    assert isinstance(scene.double, doubles.ComfyUi)
+    scene.double.old = True
+    async with scene.up() as http:
+        with pytest.raises(Refusal, match="too old"):
+            await scene.service.bring(http, scene.start)
 
 
 async def test_comfyui_says_when_a_workflow_fails(tmp_path: Path) -> None:

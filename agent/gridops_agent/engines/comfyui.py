@@ -2,8 +2,9 @@
 
 A workflow is named by the digest of its manifest, a JSON file of ours that lists the workflow itself, the node classes
 it needs and the model files it opens, each with its digest. Assets must be installed already: they are proved where
-they lie and never fetched, moved or deleted. Memory is given back by `/free`; what is in memory is not told apart, so
-one workflow at a time may be resident. Called by the documented HTTP API alone.
+they lie and never fetched, moved or deleted. A workflow is brought by running it once under an id made from its digest,
+which the service's history then holds; memory is given back by `/free`. What is in memory is not told apart, so a
+service that holds anything is not empty. Called by the documented HTTP API alone, and remembered by the service alone.
 
     {"workflow": {...API format...}, "classes": ["KSampler", ...],
      "assets": [{"class": "CheckpointLoaderSimple", "input": "ckpt_name", "name": "a.safetensors",
@@ -76,8 +77,6 @@ class ComfyUi:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._brought: dict[str, Workflow] = {}
-        """By alias: what was proved and run here since this agent came up."""
         self._proved: dict[Path, tuple[str, Digest]] = {}
 
     @property
@@ -123,22 +122,24 @@ class ComfyUi:
     async def _proven(self, http: aiohttp.ClientSession, start: Start) -> Workflow:
         """The manifest, with every class known to the service and every asset there with its digest."""
         workflow = await asyncio.to_thread(read_manifest, start.model, start.launch.artifact.files[0].sha256)
-        lacking = await self._lacking(http, workflow)
+        lacking = await self._lacking(http, workflow.graph)
         if lacking is not None:
             raise Refusal(codes.NO_ARTIFACT.code, lacking)
         for asset in workflow.assets:
             await asyncio.to_thread(self._prove, asset)
         return workflow
 
-    async def _lacking(self, http: aiohttp.ClientSession, workflow: Workflow) -> str | None:
-        """What the service does not offer of what a workflow needs, in words."""
-        for name in workflow.classes:
+    async def _lacking(self, http: aiohttp.ClientSession, graph: Mapping[str, Any]) -> str | None:
+        """What the service does not offer of what a workflow needs, in words: node classes, and files by name."""
+        for node in graph.values():
+            name = str(node.get("class_type"))
             offered = await self._class(http, name)
             if offered is None:
                 return f"comfyui has no node class {name}, which the workflow needs"
-            for asset in workflow.assets:
-                if asset.node == name and asset.name not in _choices(offered, asset.input):
-                    return f"comfyui does not list {asset.name} for {name}.{asset.input}: install it on the host"
+            for key, value in sorted((node.get("inputs") or {}).items()):
+                choices = _choices(offered, key)
+                if choices is not None and isinstance(value, str) and value not in choices:
+                    return f"comfyui does not list {value} for {name}.{key}: install it on the host"
         return None
 
     async def _class(self, http: aiohttp.ClientSession, name: str) -> Mapping[str, Any] | None:
@@ -168,44 +169,48 @@ class ComfyUi:
     # --- memory ---------------------------------------------------------------------------------------------------
 
     async def bring(self, http: aiohttp.ClientSession, start: Start) -> None:
-        workflow = await self._proven(http, start)
-        others = sorted(self._brought.keys() - {start.alias})
-        if others:
-            raise Refusal(
-                codes.START_FAILED.code, f"comfyui holds {others[0]}, and does not tell workflows in memory apart"
-            )
-        if start.alias in self._brought and await self._listed(http, workflow):
-            return
-        await self._run(http, workflow)
-        self._brought[start.alias] = workflow
+        workflow, name = await self._proven(http, start), _run_id(start.alias, start.launch)
+        if await self._run_of(http, name) is None:
+            await self._run(http, workflow, name)
 
-    async def _run(self, http: aiohttp.ClientSession, workflow: Workflow) -> None:
+    async def _run(self, http: aiohttp.ClientSession, workflow: Workflow, name: str) -> None:
         """One run: that is what loads the models. Ends when the history holds it."""
-        said = await ask(http, f"{self._address}/prompt", send={"prompt": workflow.graph}, patience=_RUN)
+        said = await ask(
+            http, f"{self._address}/prompt", send={"prompt": workflow.graph, "prompt_id": name}, patience=_RUN
+        )
         found = said.json if said is not None and isinstance(said.json, dict) else {}
-        name = found.get("prompt_id")
-        if said is None or said.status != 200 or not isinstance(name, str):
+        if said is None or said.status != 200:
             raise Refusal(codes.START_FAILED.code, f"comfyui refuses the workflow: {_error(found)}")
+        if found.get("prompt_id") != name:
+            raise Refusal(codes.NO_RUNTIME.code, "this comfyui gives runs names of its own: it is too old for gridops")
         loop = asyncio.get_running_loop()
         end = loop.time() + _RUN_S
         while loop.time() < end:
-            history = await ask(http, f"{self._address}/history/{quote(name, safe='')}")
-            rows = history.json if history is not None and history.status == 200 else None
-            entry = rows.get(name) if isinstance(rows, dict) else None
-            if isinstance(entry, dict):
-                status = entry.get("status")
-                if isinstance(status, dict) and status.get("status_str") == "success":
+            entry = await self._run_of(http, name)
+            if entry is not None:
+                if _succeeded(entry):
                     return
+                await self._forget(http, name)
                 raise Refusal(codes.START_FAILED.code, "comfyui could not run the workflow; see its own log")
             await asyncio.sleep(_POLL_S)
         raise Refusal(codes.START_FAILED.code, f"comfyui did not finish the workflow within {_RUN_S} s")
 
-    async def listed(self, http: aiohttp.ClientSession, door: Door) -> bool:
-        workflow = self._brought.get(door.alias)
-        return workflow is not None and await self._listed(http, workflow)
+    async def _run_of(self, http: aiohttp.ClientSession, name: str) -> Mapping[str, Any] | None:
+        """What the history holds of a run."""
+        said = await ask(http, f"{self._address}/history/{name}")
+        rows = said.json if said is not None and said.status == 200 else None
+        entry = rows.get(name) if isinstance(rows, dict) else None
+        return entry if isinstance(entry, dict) else None
 
-    async def _listed(self, http: aiohttp.ClientSession, workflow: Workflow) -> bool:
-        return await self.alive(http) is not None and await self._lacking(http, workflow) is None
+    async def _forget(self, http: aiohttp.ClientSession, name: str) -> None:
+        await ask(http, f"{self._address}/history", send={"delete": [name]})
+
+    async def listed(self, http: aiohttp.ClientSession, door: Door) -> bool:
+        if door.launch is None or await self.alive(http) is None:
+            return False
+        entry = await self._run_of(http, _run_id(door.alias, door.launch))
+        graph = _graph(entry) if entry is not None and _succeeded(entry) else None
+        return graph is not None and await self._lacking(http, graph) is None
 
     async def busy(self, http: aiohttp.ClientSession, door: Door) -> int | None:
         said = await ask(http, f"{self._address}/queue")
@@ -216,7 +221,8 @@ class ComfyUi:
         return sum(len(r) for r in rows if isinstance(r, list)) if all(isinstance(r, list) for r in rows) else None
 
     async def drop(self, http: aiohttp.ClientSession, door: Door) -> None:
-        self._brought.pop(door.alias, None)
+        if door.launch is not None:
+            await self._forget(http, _run_id(door.alias, door.launch))
         await ask(http, f"{self._address}/free", send={"unload_models": True, "free_memory": True})
 
     async def dropped(self, http: aiohttp.ClientSession, door: Door) -> bool:
@@ -224,7 +230,9 @@ class ComfyUi:
         said = await ask(http, f"{self._address}/system_stats")
         found = said.json if said is not None and said.status == 200 else None
         devices = found.get("devices") if isinstance(found, dict) else None
-        if door.alias in self._brought or not isinstance(devices, list):
+        if door.launch is None or not isinstance(devices, list):
+            return False
+        if await self._run_of(http, _run_id(door.alias, door.launch)) is not None:
             return False
         if await self.busy(http, door) != 0:
             return False
@@ -264,8 +272,8 @@ def _asset(row: Mapping[str, Any]) -> Asset:
     return Asset(str(row["class"]), str(row["input"]), str(row["name"]), path, Digest(digest), size)
 
 
-def _choices(offered: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """The values that a class offers for an input: `[[...], {...}]`, or `["COMBO", {"options": [...]}]`."""
+def _choices(offered: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    """What a class offers for an input: `[[...], {...}]`, or `["COMBO", {"options": [...]}]`. None: anything goes."""
     inputs = offered.get("input")
     for kind in ("required", "optional"):
         said = inputs.get(kind, {}).get(name) if isinstance(inputs, dict) else None
@@ -274,7 +282,26 @@ def _choices(offered: Mapping[str, Any], name: str) -> tuple[str, ...]:
                 return tuple(str(v) for v in said[0])
             if len(said) > 1 and isinstance(said[1], dict) and isinstance(said[1].get("options"), list):
                 return tuple(str(v) for v in said[1]["options"])
-    return ()
+    return None
+
+
+def _run_id(alias: str, launch: Launch) -> str:
+    """One name for the run of a workflow under an alias, in the form that the service gives its own."""
+    seen = hashlib.sha256(f"{alias}@{launch.artifact.files[0].sha256}".encode()).hexdigest()
+    return "-".join((seen[:8], seen[8:12], f"8{seen[13:16]}", f"8{seen[17:20]}", seen[20:32]))
+
+
+def _succeeded(entry: Mapping[str, Any]) -> bool:
+    status = entry.get("status")
+    return isinstance(status, dict) and status.get("status_str") == "success"
+
+
+def _graph(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The workflow that a run was made of: `prompt` is [number, id, workflow, ...]."""
+    prompt = entry.get("prompt")
+    graph = prompt[2] if isinstance(prompt, list) and len(prompt) > 2 else None
+    whole = isinstance(graph, dict) and all(isinstance(node, dict) for node in graph.values())
+    return graph if whole else None
 
 
 def _left(card: Mapping[str, Any]) -> int:

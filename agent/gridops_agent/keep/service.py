@@ -70,8 +70,9 @@ class ServiceKeeper:
         self._ready = tuple(ready)
 
     def place(self, launch: Launch) -> Place | None:
-        """The service's own address. It reads its own store, so the artifact's files are not proved by us."""
-        return Place(port=_port(self._services[launch.engine]), key_file="", weights=False)
+        """The service's own address. One with a store of its own reads that; the files of others are proved by us."""
+        service = self._services[launch.engine]
+        return Place(port=_port(service), key_file="", weights=not service.abilities.own_store)
 
     def inside(self, start: Start) -> Start:
         """A service sees no file of ours."""
