@@ -39,11 +39,13 @@ LIVE_STATES = frozenset(
         ResidencyState.WARMING,
         ResidencyState.READY,
         ResidencyState.DRAINING,
+        ResidencyState.OFFLOADED,
         ResidencyState.FAILED,
         ResidencyState.UNKNOWN,
     }
 )
-"""States that may hold device memory. FAILED and UNKNOWN count: what cannot be proved gone holds its memory."""
+"""States that may hold device memory. FAILED and UNKNOWN count: what cannot be proved gone holds its memory. OFFLOADED
+counts: its host gave the memory back for a while and takes it again by itself, so its room is nobody else's."""
 
 
 class Ownership(StrEnum):

@@ -113,6 +113,8 @@ class _Work:
         replica, incarnation = residency.replica, residency.incarnation
         if replica is None or incarnation is None or residency.state is ResidencyState.UNKNOWN:
             return
+        if self.scene.kept_for_its_owner(host, residency):
+            return
         if residency.state in (ResidencyState.DRAINING, ResidencyState.FAILED):
             if residency.state is ResidencyState.FAILED and self._wanted_failure(host, residency):
                 return
@@ -178,7 +180,7 @@ class _Work:
         replica = scene.now_called(residency.replica)
         profile = scene.profile_of(replica)
         wanted = scene.wanted(profile)
-        if residency.state is not ResidencyState.READY:
+        if residency.state is not ResidencyState.READY and not scene.yields(host, residency):
             return None
         if (coming := self.turns.unfetched(host, replica)) is not None:
             return f"the files of {coming}, which takes its place"

@@ -21,7 +21,7 @@ from gridops.planner.recall import Shelf
 from gridops.planner.verdicts import judge
 from gridops.planner.world import HostView, Standing, World
 
-_RUNS = (ResidencyState.READY, ResidencyState.WARMING, ResidencyState.LOADING)
+_RUNS = (ResidencyState.READY, ResidencyState.WARMING, ResidencyState.LOADING, ResidencyState.OFFLOADED)
 
 
 def gather(world: World) -> tuple[Incumbent, ...]:

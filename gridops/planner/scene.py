@@ -13,7 +13,7 @@ from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId, r
 from gridops.footprint.ledger import DeviceRoom, ram_of, rooms
 from gridops.footprint.need import identity
 from gridops.model.action import Action
-from gridops.model.fleet import Device, Host
+from gridops.model.fleet import Device, Host, OnReturn
 from gridops.model.intent import Desired
 from gridops.model.plan import Assignment, Launch, Plan, Terms
 from gridops.model.policy import ActionClass, Heartbeat
@@ -29,7 +29,8 @@ from gridops.model.snapshot import (
 )
 from gridops.planner.company import conflict
 
-_COMING = (ResidencyState.READY, ResidencyState.WARMING, ResidencyState.LOADING)
+_COMING = (ResidencyState.READY, ResidencyState.WARMING, ResidencyState.LOADING, ResidencyState.OFFLOADED)
+"""What serves or will by itself: a host loads what it has offloaded again once it is itself, and needs no command."""
 
 
 @dataclass(slots=True)
@@ -92,6 +93,17 @@ class Scene:
         wanted = {id(r) for r in self.adopted.values()}
         left = [r for r in self.managed(host) if id(r) not in wanted and r.replica is not None]
         return sorted(left, key=lambda r: (replica_key(r.replica or ""), r.incarnation or ""))
+
+    def yields(self, host: HostId, residency: Residency) -> bool:
+        """Its host gave its memory back to an owner who is still there: it may come back at any moment."""
+        return residency.state is ResidencyState.OFFLOADED and host not in self.open
+
+    def kept_for_its_owner(self, host: HostId, residency: Residency) -> bool:
+        """The owner of its host wants the oldest copy kept, so it is still there when he goes."""
+        declared = self.hosts.get(host)
+        absence = declared.absence if declared is not None else None
+        keeps = absence is not None and absence.on_return is OnReturn.KEEP_OLDEST
+        return keeps and self.yields(host, residency) and bool(self.wanted(residency.profile))
 
     def serving(self) -> dict[ReplicaId, set[Digest]]:
         """Incarnations that serve now, by the replica they serve as."""

@@ -81,7 +81,7 @@ def _answer(host: Host, event: Event, now_ms: int) -> tuple[Host, tuple[Effect, 
         case StateChanged():
             return yielding.state_changed(host, event)
         case GiveBack():
-            return yielding.give_back(host, event, now_ms)
+            return yielding.give_back(host, event)
         case Recall():
             return yielding.recall(host, event, now_ms)
         case Resumed():

@@ -63,7 +63,8 @@ def listed(host: Host, event: Listed, now_ms: int) -> Answer:
         replace(
             held,
             state=state,
-            since_ms=now_ms,
+            since_ms=now_ms if held.stood_ms is None or draining else held.stood_ms,
+            stood_ms=None,
             handle=event.handle,
             port=event.handle.port,
             applied=True,

@@ -79,6 +79,8 @@ class Held:
     detail: str | None = None
     offload: bool = False
     """Its memory is being given back: it takes nothing new and its engine is stopped, whatever happens in between."""
+    stood_ms: int | None = None
+    """Since when it was ready before its memory was given back: back again, it is as old as it was."""
     renamed: tuple[ReplicaId, ProfileName] | None = None
     """What it is called now, where its profile was renamed while it ran; `warm` keeps what was signed."""
     owed: tuple[Owed, ...] = ()

@@ -34,7 +34,7 @@ def gives_back(host: Host, held: Held) -> bool:
     return held.offload or host.verdict.yields
 
 
-def give_back(host: Host, event: GiveBack, now_ms: int) -> Answer:
+def give_back(host: Host, event: GiveBack) -> Answer:
     """It was seen idle: from now on it takes nothing new, and its engine is stopped whatever happens in between."""
     held = host.held.get(event.body)
     if held is None or not gives_back(host, held):
@@ -42,7 +42,8 @@ def give_back(host: Host, event: GiveBack, now_ms: int) -> Answer:
     if held.offload:
         return host, (Act(event.body),)
     why = host.reasons[0] if host.reasons else f"this host is {host.state}"
-    held = replace(held, offload=True, since_ms=now_ms, detail=told(f"gives its memory back: {why}"))
+    stood = held.since_ms if held.state is ResidencyState.READY else held.stood_ms
+    held = replace(held, offload=True, stood_ms=stood, detail=told(f"gives its memory back: {why}"))
     return _set(host, held), (Act(event.body), BeatSoon())
 
 
