@@ -14,3 +14,5 @@ lock pyproject.toml --extra llamacpp --constraint requirements/all.txt --output-
 lock requirements/model.in --no-deps --output-file requirements/model.txt
 lock requirements/build.in --output-file requirements/build.txt
 lock requirements/lock.in --output-file requirements/lock.txt
+# The pinned engine alone, as an agent installs it on a machine that has none (`gridops-agent join`).
+awk '/^xllamacpp==/ { on = 1 } on { print } on && !/\\$/ { exit }' requirements/run.txt >agent/gridops_agent/life/llamacpp.lock

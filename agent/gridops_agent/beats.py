@@ -7,13 +7,14 @@ lost: receipts are sent again until they are acknowledged, and what runs goes on
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
 
 from gridops.base import limits
 from gridops.base.codes import refusals as codes
-from gridops.base.errors import Refusal
+from gridops.base.errors import Refusal, Unreachable
 from gridops.base.record import to_bytes
 from gridops.protocol import fresh, receipts
 from gridops.protocol.messages import Beat, Directive
@@ -54,6 +55,7 @@ class Beats:
         self._url = url
         self._certificates: tuple[str, ...] = ()
         self._controller: Controller | None = None
+        self._asking: asyncio.Future[str] | None = None
         self.deaf = False
         """True with a damaged ledger: grants are not even looked at."""
 
@@ -68,12 +70,11 @@ class Beats:
         nonce = secrets.token_hex(16)
         self._hours.session = fresh.ask(self._hours.session, nonce, clock.monotonic_ms())
         word = heartbeat(host, self._hours.session, nonce, self._hours.now_ms(), version, readings())
-        answer = await controller.beat(
-            Beat(
-                heartbeat=seal("heartbeat", to_bytes(word), self._signer),
-                receipts=tuple(seal("receipt", to_bytes(r), self._signer) for r in receipts.owed(host.receipts)),
-            )
+        said = Beat(
+            heartbeat=seal("heartbeat", to_bytes(word), self._signer),
+            receipts=tuple(seal("receipt", to_bytes(r), self._signer) for r in receipts.owed(host.receipts)),
         )
+        answer = await self._asked(controller, said)
         directive = await self._opened(controller, answer)
         await self._roots(directive.roots)
         self._hours.session = fresh.hear(
@@ -88,6 +89,24 @@ class Beats:
         session = self._hours.session
         await self._effects.tell_once(Heard(directive, floor_ms=session.floor_ms, epoch=session.epoch))
         return directive
+
+    async def _asked(self, controller: Controller, said: Beat) -> str:
+        asking = self._asking = asyncio.ensure_future(controller.beat(said))
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            if self._asking is asking:  # the one who asked is cancelled, not the question
+                asking.cancel()
+                raise
+            raise Unreachable("this machine slept while it asked its controller; it asks again") from None
+
+    async def renew(self) -> None:
+        """The machine has slept: no answer to what was asked before counts, and no connection is taken to be open."""
+        asking, self._asking = self._asking, None
+        if asking is not None and not asking.done():
+            asking.cancel()
+        self._hours.session = replace(self._hours.session, nonce=None)
+        self._certificates = ()
 
     async def _opened(self, controller: Controller, answer: str) -> Directive:
         try:

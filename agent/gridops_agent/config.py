@@ -93,6 +93,16 @@ class Config:
         return self.state / "override.json"
 
     @property
+    def log(self) -> Path:
+        """Where the agent's own log lies when no journal has it."""
+        return self.state / "log"
+
+    @property
+    def runtime(self) -> Path:
+        """Where `join` puts the pinned llama.cpp runtime when this machine has none."""
+        return self.state / "runtime"
+
+    @property
     def lock(self) -> Path:
         return self.state / "agent.lock"
 

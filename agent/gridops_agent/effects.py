@@ -335,9 +335,10 @@ class Effects:
 
     # --- keep-alive -----------------------------------------------------------------------------------------------
 
-    async def watch(self) -> None:
+    async def watch(self, went_round: Callable[[], None] = lambda: None) -> None:
         """Look at every process twice a second, for ever."""
         while True:
+            went_round()
             try:
                 await self.look()
             except GridopsError as error:

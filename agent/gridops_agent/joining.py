@@ -106,7 +106,7 @@ def _devices(config: Config) -> tuple[DeviceReport, ...]:
 
 def _request(config: Config, token: Token, signer: MachineSigner, version: str) -> JoinRequest:
     nonce, host_key = secrets.token_hex(16), signer.public.text
-    known = engines(config.engine_command)
+    known = engines(config.engine_command, config.runtime)
     return JoinRequest(
         fleet=token.fleet,
         host=token.host,

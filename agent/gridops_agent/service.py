@@ -1,61 +1,118 @@
-"""The systemd unit of the agent for a state folder; `agent/gridops-agent.service` is the one for the default."""
+"""The agent's service files as text: systemd units for the system and for a person, and launchd's property list.
+
+`agent/gridops-agent.service` is the system's unit for the default state folder. Writes and starts nothing: `install`
+does. Engines inherit what stands here, and have to run under it.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import plistlib
+from pathlib import Path, PurePosixPath
 
-UNIT_FILE = Path("/etc/systemd/system/gridops-agent.service")
-_UNIT = """\
-# gridops host agent. Written by `gridops-agent join`; local changes belong into a drop-in (systemctl edit).
+_HEAD = """\
+# gridops host agent. Written by `gridops-agent join`; local changes belong into a drop-in (systemctl {user}edit).
 [Unit]
 Description=gridops host agent
 Documentation=man:gridops-agent(1)
-Wants=network-online.target
-After=network-online.target
-
+{after}
 [Service]
 Type=notify
+NotifyAccess=main
 ExecStart={program} run --state {state}
 # Engines live on while the agent is restarted or upgraded; it proves and adopts them when it is back.
 KillMode=process
+# An engine that the kernel ends for want of memory is the agent's business, and no reason to end the agent too.
+OOMPolicy=continue
+TimeoutStartSec=180
 TimeoutStopSec=30
 Restart=on-failure
 RestartSec=2
 # A wrong call and a wrong configuration do not heal by trying again.
 RestartPreventExitStatus=64 78
-WatchdogSec=180
+WatchdogSec=60
 UMask=0077
-
+# Model files are mapped and may be locked; an engine has hundreds of threads.
+LimitMEMLOCK=infinity
+TasksMax=infinity
+"""
+_SYSTEM = """
 # Engines inherit all of this. They need their GPUs, loopback, the model files and the state folder, and nothing else.
-ReadWritePaths={state}
+{writable}
 NoNewPrivileges=yes
 CapabilityBoundingSet=
 AmbientCapabilities=
 ProtectSystem=strict
 ProtectHome=read-only
 PrivateTmp=yes
+# A private /tmp ends with this unit, and engines do not: theirs lies in the state folder.
+Environment=TMPDIR={state}/tmp
 ProtectClock=yes
 ProtectHostname=yes
 ProtectControlGroups=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+# Netlink is how a program asks which network interfaces there are.
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
 RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
 LockPersonality=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
+# A call that is not allowed fails; it does not kill an engine that only tried a faster way.
+SystemCallErrorNumber=EPERM
 
 [Install]
 WantedBy=multi-user.target
 """
+_USER = """
+# A person's own units cannot shut themselves off from the file system; what needs no right to be given up is given up.
+NoNewPrivileges=yes
+RestrictRealtime=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+
+[Install]
+WantedBy=default.target
+"""
+_ONLINE = "Wants=network-online.target\nAfter=network-online.target\n"
+_HOME = PurePosixPath("/var/lib")
 
 
 def unit_text(program: str = "/usr/bin/gridops-agent", state: str = "/var/lib/gridops-agent/default") -> str:
-    """The unit. Paths with blanks or percent signs are written the way systemd reads them."""
-    return _UNIT.format(program=_word(program), state=_word(state))
+    """The system's unit. Paths with blanks or percent signs are written the way systemd reads them."""
+    head = _HEAD.format(program=_argument(program), state=_argument(state), after=_ONLINE, user="")
+    return head + _SYSTEM.format(state=_word(state), writable=_writable(state))
+
+
+def user_unit_text(program: str, state: str) -> str:
+    """The unit of a person, for `systemctl --user`."""
+    return _HEAD.format(program=_argument(program), state=_argument(state), after="", user="--user ") + _USER
+
+
+def plist_bytes(label: str, program: tuple[str, ...], state: Path) -> bytes:
+    """The property list of launchd: the agent's children are left alone, its own log is in the state folder."""
+    return plistlib.dumps(
+        {
+            "Label": label,
+            "ProgramArguments": [*program, "run", "--state", str(state)],
+            "RunAtLoad": True,
+            # Restarted when it fails. launchd knows no exit code that it would take for a last word, hence the pause.
+            "KeepAlive": {"SuccessfulExit": False},
+            "ThrottleInterval": 30,
+            # Without this launchd ends the engines together with the agent.
+            "AbandonProcessGroup": True,
+            "ExitTimeOut": 30,
+            # Interactive: not slowed down as background work, since people wait for the engines.
+            "ProcessType": "Interactive",
+            "Umask": 0o077,
+            "WorkingDirectory": str(state),
+            "StandardOutPath": "/dev/null",
+            "StandardErrorPath": "/dev/null",
+        },
+        sort_keys=True,
+    )
 
 
 def has_systemd() -> bool:
@@ -63,6 +120,18 @@ def has_systemd() -> bool:
     return Path("/run/systemd/system").is_dir()
 
 
+def _writable(state: str) -> str:
+    """systemd makes the folder, with its mode, where it is under the place that is meant for that."""
+    path = PurePosixPath(state)
+    if path.is_relative_to(_HOME) and path != _HOME and _word(state) == state:
+        return f"StateDirectory={path.relative_to(_HOME)}\nStateDirectoryMode=0700"
+    return f"ReadWritePaths={_word(state)}"
+
+
+def _argument(text: str) -> str:
+    """In a command line a dollar sign would be a variable."""
+    return _word(text).replace("$", "$$")
+
+
 def _word(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("%", "%%").replace(" ", "\\x20")
-    return escaped.replace("$", "$$")
+    return text.replace("\\", "\\\\").replace("%", "%%").replace(" ", "\\x20")

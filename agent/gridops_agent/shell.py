@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import signal
+from collections import Counter
 
 import aiohttp
 
@@ -32,7 +33,7 @@ from gridops_agent.beats import Beats, SessionClock
 from gridops_agent.client import NOT_ADMITTED
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
-from gridops_agent.core.events import Found, Resumed
+from gridops_agent.core.events import Found, Resumed, Woke
 from gridops_agent.core.report import Readings
 from gridops_agent.core.state import Held, Host
 from gridops_agent.doors import Doors
@@ -43,6 +44,8 @@ from gridops_agent.gauge import Gauge
 from gridops_agent.keep.base import Proof
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Identity, Ledger, Unwritable
+from gridops_agent.life.pulse import Pulse
+from gridops_agent.life.sleep import Habits, Sleep, is_guest, logind_ears
 from gridops_agent.measuring import Measuring
 from gridops_agent.memory import Memory
 from gridops_agent.notify import notify
@@ -79,10 +82,12 @@ class Agent:
         self.front = Front()
         self._stored: tuple[Digest, ...] = ()
         self.doors = Doors(config.engines)
-        self._engines = engines(config.engine_command)
+        self._engines = engines(config.engine_command, config.runtime)
         self._services = services(config.ways.services)
         self.alarms = Alarms(lambda: self._clock.monotonic_ms() / 1000)
         self._wake = asyncio.Event()
+        self._said = asyncio.Event()
+        self._rounds: Counter[str] = Counter()
         self._talk = "not yet asked"
         self._heard_ms: int | None = None
         self._endpoint: str | None = None
@@ -140,6 +145,8 @@ class Agent:
         self.protection = Protection(looks)
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
         self._stack.push_async_callback(self.beats.close)
+        habits = Habits(lambda: is_guest(self.memory.host), self._say_away, self._slept, logind_ears)
+        self.sleep = Sleep(self._clock, habits)
         await self._open_front()
         mirror = await open_mirror(self.config, self._artifacts)
         if mirror is not None:
@@ -215,17 +222,20 @@ class Agent:
         """Run until SIGTERM or SIGINT."""
         leave = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, leave.set)
-        self._loops = [
-            asyncio.ensure_future(work)
-            for work in (self._beat_on(), self.effects.watch(), self._measure_on(), self.protection.run())
-        ]
+        rounds = self._rounds
+        marks = {name: (lambda name=name: rounds[name]) for name in ("talk", "watch", "measure")}
+        pulse = Pulse({**marks, "protection": lambda: self.protection.sample}, lambda: self._clock.awake_ms() / 1000)
+        watch = self.effects.watch(lambda: rounds.update(("watch",)))
+        works = (self._beat_on(), watch, self._measure_on(), self.protection.run(), self.sleep.run(), pulse.run())
+        self._loops = [asyncio.ensure_future(work) for work in works]
         notify("READY=1")
         LOG.info("%s is up, front %s", self.config.host, self._endpoint)
         waiting = asyncio.ensure_future(leave.wait())
         await asyncio.wait((waiting, *self._loops), return_when=asyncio.FIRST_COMPLETED)
         notify("STOPPING=1")
+        await self.sleep.goodbye()
         waiting.cancel()
         for ended in self._loops:
             if ended.done():
@@ -243,12 +253,13 @@ class Agent:
         failures = 0
         while True:
             self._wake.clear()
+            self._rounds["talk"] += 1
             wait_s = await self._beat_kindly()
             failures = 0 if wait_s is not None else failures + 1
             if wait_s is None:
                 wait_s = min(RETRY_S[1], RETRY_S[0] * 2 ** min(failures - 1, 5))
             self._write_status()
-            notify(f"WATCHDOG=1\nSTATUS={self.memory.host.state}, controller {self._talk}"[:200])
+            notify(f"STATUS={self.memory.host.state}, controller {self._talk}"[:200])
             await asyncio.sleep(BEAT_GAP_S)
             with contextlib.suppress(TimeoutError):
                 # News wakes us early, except when nobody answers: then it would only be told to the wall.
@@ -274,14 +285,28 @@ class Agent:
 
     async def beat(self) -> float:
         """One heartbeat; seconds until the next one is wanted."""
+        away = self.sleep.away
         directive = await self.beats.beat(self._readings, self._version)
+        if away == self.sleep.away:
+            self._said.set()
         self._talk, self._heard_ms = "fresh", self._clock.wall_ms()
         self.alarms.heard()
         return max(0.1, min(60.0, directive.next_poll_ms / 1000))
 
+    async def _say_away(self) -> None:
+        """Wait until the controller has answered a heartbeat that tells whether this host is away."""
+        self._said.clear()
+        self._wake.set()
+        await self._said.wait()
+
+    async def _slept(self, slept_ms: int) -> None:
+        await self.beats.renew()
+        await self.effects.tell(Woke(slept_ms))
+
     async def _measure_on(self) -> None:
         while True:
             await asyncio.sleep(MEASURE_S)
+            self._rounds["measure"] += 1
             with contextlib.suppress(GridopsError):
                 await self._measure()
             with contextlib.suppress(Unwritable):
@@ -354,6 +379,7 @@ class Agent:
             in_flight=dict(self.front.in_flight),
             alarms=self.alarms.now(),
             unread=(*self._measuring.why, *self._sense.why),
+            goodbye=self.sleep.away,
         )
 
     def _write_status(self) -> None:

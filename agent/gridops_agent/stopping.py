@@ -24,7 +24,10 @@ from gridops_agent.statefolder import only_one
 async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bool]:
     """One line for each engine, and whether any is left. Raises Busy while an agent runs."""
     keepers, doors = keepers_of(config), Doors(config.engines)
-    known: Mapping[EngineName, Adapter] = {**services(config.ways.services), **engines(config.engine_command)}
+    known: Mapping[EngineName, Adapter] = {
+        **services(config.ways.services),
+        **engines(config.engine_command, config.runtime),
+    }
     lines: list[str] = []
     left = False
     with only_one(config):

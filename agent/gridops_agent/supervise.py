@@ -6,9 +6,12 @@ process should run, signals nobody and remembers nobody. An engine never dies wi
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +19,12 @@ from gridops.base import limits
 from gridops.base.errors import Failed
 
 KEPT = ("LD_LIBRARY_PATH", "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "DYLD_LIBRARY_PATH")
+_SESSION = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "XDG_CONFIG_HOME")
 _DESKTOP = ("DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY")
-ASKED = (*KEPT, "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "XDG_CONFIG_HOME", *_DESKTOP)
+ASKED = (*KEPT, *_SESSION, *_DESKTOP)
 """What a tool of the system needs besides to answer at all."""
+HEARD_ENOUGH_S = 1.0
+"""How long a program that was listened to may take to end."""
 
 Child = subprocess.Popen[bytes]
 """A process that this run of the agent started: only it can be reaped, and only of it an exit code is known."""
@@ -53,9 +59,12 @@ class Ran:
     err: str
 
 
-def run(argv: tuple[str, ...], patience: float = 30.0) -> Ran:
-    """Run a short program of the system to its end. Raises Failed when it cannot be run or does not end."""
-    environment = {name: os.environ[name] for name in ASKED if name in os.environ}
+def run(argv: tuple[str, ...], patience: float = 30.0, also: tuple[str, ...] = ()) -> Ran:
+    """Run a short program of the system to its end. Raises Failed when it cannot be run or does not end.
+
+    `also`: beginnings of names of variables that it is given besides (an installer's own configuration).
+    """
+    environment = {name: text for name, text in os.environ.items() if name in ASKED or (also and name.startswith(also))}
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience, env=environment, check=False
@@ -98,3 +107,25 @@ def tail(path: Path, lines: int = 6, reach: int = 16_384) -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(line.strip()[:300] for line in text.splitlines() if line.strip())[-lines:]
+
+
+async def listen(argv: tuple[str, ...]) -> AsyncGenerator[str]:
+    """What a program of the system says, line by line, until it ends or the caller has heard enough. Raises Failed."""
+    environment = {name: os.environ[name] for name in ASKED if name in os.environ}
+    pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *argv, stdin=none, stdout=pipe, stderr=none, env=environment, start_new_session=True
+        )
+    except OSError as error:
+        raise Failed(f"{argv[0]} cannot be started: {error.strerror}") from error
+    assert child.stdout is not None
+    try:
+        while line := await child.stdout.readline():
+            yield line.decode("utf-8", "replace")
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, number)  # its own session: whatever it has started goes with it
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(child.wait(), HEARD_ENOUGH_S)

@@ -107,6 +107,10 @@ SNAPSHOTS_KEPT = 2
 
 # Agent
 ENGINE_LOG_BYTES = 8 << 20
+AGENT_LOG_BYTES = 4 << 20
+"""The agent's own log where no journal bounds it; a full one is put aside."""
+AGENT_LOG_FILES = 3
+"""How many of those are kept."""
 ENGINE_ANSWER_BYTES = 4 << 20
 """What an engine may say to one question of its adapter; more is no answer."""
 ENDED_CONTAINERS_KEPT = 5

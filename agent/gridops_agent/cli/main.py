@@ -15,7 +15,8 @@ import typer
 
 from gridops import __version__
 from gridops.base.errors import GridopsError
-from gridops_agent.cli import words
+from gridops_agent.cli import lifecycle, words
+from gridops_agent.cli.lifecycle import install_found, tell_start
 from gridops_agent.cli.options import State, config_of, examples
 from gridops_agent.cli.report import INTERRUPTED, Usage, report, report_bug
 from gridops_agent.config import (
@@ -89,8 +90,10 @@ def join(
     ports: Annotated[
         str, typer.Option(help="Loopback ports for engines.", metavar="A-B")
     ] = f"{DEFAULT_PORTS[0]}-{DEFAULT_PORTS[1]}",
-    no_service: Annotated[bool, typer.Option("--no-service", help="Do not install a systemd service.")] = False,
-    no_runtime: Annotated[bool, typer.Option("--no-runtime", help="Do not look for an engine.")] = False,
+    no_service: Annotated[bool, typer.Option("--no-service", help="Do not install a service.")] = False,
+    no_runtime: Annotated[
+        bool, typer.Option("--no-runtime", help="Neither look for an engine nor install it.")
+    ] = False,
 ) -> None:
     """Make this machine a host of a fleet. It does nothing until its key is committed."""
     from gridops.trust.join import parse_token
@@ -113,23 +116,11 @@ def join(
     print(f"           {joined.key.key_id}")
     if not no_runtime:
         found = ", ".join(joined.runtimes)
-        print(f"Engines:   {found}" if found else "Engines:   none found: install llama-server, or gridops[llamacpp]")
+        print(f"Engines:   {found or install_found(config)}")
     print("\nCompare the key with what the controller shows, then admit it by a commit:")
     print(f"  gridops host admit {joined.host}")
-    _tell_start(config, no_service)
-
-
-def _tell_start(config: Config, no_service: bool) -> None:
-    from gridops_agent.service import UNIT_FILE, has_systemd, unit_text
-
-    program = Path(sys.argv[0]).absolute()
-    if no_service or not has_systemd() or os.geteuid() != 0:
-        print(f"Start it:\n  {program.name} run --state {config.state}")
-        return
-    from gridops.disk.atomic import write_atomic
-
-    write_atomic(UNIT_FILE, unit_text(str(program), str(config.state)).encode())
-    print(f"Wrote {UNIT_FILE}. Start it:\n  systemctl enable --now gridops-agent")
+    if not tell_start(config, no_service):
+        raise typer.Exit(1)
 
 
 @app.command(
@@ -145,10 +136,12 @@ def run_agent(
     verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more on stderr.")] = 0,
 ) -> None:
     """Run in the foreground until SIGTERM or Ctrl-C (systemd runs this). Engines go on when it leaves."""
+    from gridops_agent.life.logs import keep_log
     from gridops_agent.shell import Agent
 
     config = config_of(state)
     _log(verbose)
+    keep_log(config.log)
 
     async def serve() -> None:
         async with Agent(config, __version__) as agent:
@@ -228,6 +221,7 @@ def stop(
 
 
 words.add(app)
+lifecycle.add(app)
 
 
 def _folder(path: Path) -> Path:

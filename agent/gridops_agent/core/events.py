@@ -167,6 +167,19 @@ class StateChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Woke:
+    """The machine has slept, and is awake again."""
+
+    slept_ms: int
+
+
+class Departed(_About):
+    """This host leaves its fleet, and this residency is proved gone: nobody will keep it alive."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What a restarted agent finds of a residency: gone, ours (with its handle), or alive without proof."""
 
@@ -200,6 +213,8 @@ Event = (
     | Measured
     | StateChanged
     | Resumed
+    | Woke
+    | Departed
     | Stopping
     | Released
 )

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from gridops_agent.core import commands, health, lives, yielding
+from gridops_agent.core import commands, health, lives, waking, yielding
 from gridops_agent.core.events import (
     Began,
+    Departed,
     Died,
     Effect,
     Ended,
@@ -33,6 +34,7 @@ from gridops_agent.core.events import (
     StateChanged,
     Stopping,
     Stuck,
+    Woke,
 )
 from gridops_agent.core.state import Host
 
@@ -86,6 +88,10 @@ def _answer(host: Host, event: Event, now_ms: int) -> tuple[Host, tuple[Effect, 
             return yielding.recall(host, event, now_ms)
         case Resumed():
             return lives.resumed(host, event, now_ms)
+        case Woke():
+            return waking.woke(host, event, now_ms)
+        case Departed():
+            return waking.departed(host, event, now_ms)
         case Stopping():
             return lives.stopping(host, event), ()
         case Released():

@@ -24,9 +24,11 @@ def after_death(held: Held, now_ms: int) -> int | GivenUp:
     """When to start again, or that it is over."""
     policy = held.restart
     recent = in_window(held, now_ms)
+    if policy.max == 0:
+        return GivenUp("its restart policy allows no restart")
+    if excused(held, now_ms):
+        return now_ms + policy.backoff_ms
     if len(recent) >= policy.max:
-        if policy.max == 0:
-            return GivenUp("its restart policy allows no restart")
         return GivenUp(f"restarted {len(recent)} times within {render_ms(policy.per_ms)}, the most its policy allows")
     return now_ms + (policy.backoff_ms << len(recent))
 
@@ -34,6 +36,11 @@ def after_death(held: Held, now_ms: int) -> int | GivenUp:
 def in_window(held: Held, now_ms: int) -> tuple[int, ...]:
     """The restarts that still count. One that seems to lie in the future (a clock was set) counts as of now."""
     return tuple(min(at, now_ms) for at in held.recent_ms if at > now_ms - held.restart.per_ms)
+
+
+def excused(held: Held, now_ms: int) -> bool:
+    """What ends just after the machine slept ended of the sleep."""
+    return held.excused_until_ms is not None and now_ms <= held.excused_until_ms
 
 
 def due(held: Held, now_ms: int) -> bool:
@@ -45,13 +52,15 @@ def due(held: Held, now_ms: int) -> bool:
 
 
 def restarted(held: Held, now_ms: int) -> Held:
-    """The residency with one more start on its account."""
+    """The residency with one more start on its account, unless that one is put down to a sleep."""
+    recent = in_window(held, now_ms)
     return replace(
         held,
         state=ResidencyState.WARMING,
         since_ms=now_ms,
         restarts=held.restarts + 1,
-        recent_ms=(*in_window(held, now_ms), now_ms),
+        recent_ms=recent if excused(held, now_ms) else (*recent, now_ms),
+        excused_until_ms=None,
         retry_at_ms=None,
         handle=None,
         code=None,

@@ -83,6 +83,8 @@ class Held:
     """Since when it was ready before its memory was given back: back again, it is as old as it was."""
     renamed: tuple[ReplicaId, ProfileName] | None = None
     """What it is called now, where its profile was renamed while it ran; `warm` keeps what was signed."""
+    excused_until_ms: int | None = None
+    """The machine has just slept: a restart until then is put down to the sleep and counts for nothing. Once."""
     owed: tuple[Owed, ...] = ()
     """What its last process held on cards and has not been seen to come back; nothing starts there before it does."""
 

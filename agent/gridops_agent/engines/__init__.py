@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from gridops.base.ids import EngineName
 from gridops_agent.engines.base import Engine, Service
@@ -13,10 +14,13 @@ from gridops_agent.engines.sglang import Sglang
 from gridops_agent.engines.vllm import Vllm
 
 
-def engines(commands: Mapping[str, tuple[str, ...]]) -> Mapping[EngineName, Engine]:
-    """All engines this agent can start, by the name configs use. `commands` are overrides from agent.toml."""
+def engines(commands: Mapping[str, tuple[str, ...]], runtime: Path | None = None) -> Mapping[EngineName, Engine]:
+    """All engines this agent can start, by the name configs use. `commands` are overrides from agent.toml.
+
+    `runtime` is the folder of the pinned runtime, where `join` may have installed it.
+    """
     found: tuple[Engine, ...] = (
-        LlamaCpp(commands.get("llama.cpp", ())),
+        LlamaCpp(commands.get("llama.cpp", ()), runtime),
         Sglang(commands.get("sglang", ())),
         Vllm(commands.get("vllm", ())),
     )

@@ -57,8 +57,10 @@ class LlamaCpp:
         drains_on_term=False,
     )
 
-    def __init__(self, command: tuple[str, ...] = ()) -> None:
+    def __init__(self, command: tuple[str, ...] = (), runtime: Path | None = None) -> None:
         self._override = command
+        self._runtime = runtime
+        """Where `join` has put the pinned wheel."""
         self._told: dict[tuple[str, tuple[str, ...]], Any] = {}
 
     @property
@@ -73,6 +75,8 @@ class LlamaCpp:
             return (found,)
         if importlib.util.find_spec("xllamacpp") is not None:
             return (sys.executable, "-P", str(_WRAPPER))
+        if self._runtime is not None and (self._runtime / "xllamacpp").is_dir():
+            return (sys.executable, "-P", str(_WRAPPER), "--runtime", str(self._runtime))
         return None
 
     def runtimes(self) -> tuple[Runtime, ...]:

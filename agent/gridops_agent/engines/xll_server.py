@@ -111,7 +111,11 @@ def keys(path: Path) -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until TERM. While the model loads, TERM keeps its default action: the process just ends."""
-    given = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["--runtime"]:  # where the wheel lies when it is not installed beside this interpreter
+        sys.path.insert(0, words[1])
+        words = words[2:]
+    given = parser().parse_args(words)
     try:
         import xllamacpp
 

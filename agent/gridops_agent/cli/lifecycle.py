@@ -1,0 +1,72 @@
+"""The commands around the agent's life on a machine: runtime, doctor and leave, and what `join` says at its end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import typer
+
+from gridops.base.errors import GridopsError
+from gridops_agent.cli.options import State, config_of, examples
+from gridops_agent.config import Config
+
+
+def add(app: typer.Typer) -> None:
+    """Put the commands into the program."""
+    app.command(
+        epilog=examples(
+            "gridops-agent runtime",
+            "gridops-agent runtime --state /tmp/a",
+            "gridops-agent runtime && systemctl restart gridops-agent",
+        )
+    )(runtime)
+
+
+def runtime(state: State = None) -> None:
+    """Install the pinned llama.cpp runtime into the state folder, or renew it after an upgrade."""
+    from gridops_agent.life.runtime import install_runtime
+
+    config = config_of(state)
+    print(install_runtime(config))
+    print("A running agent finds it when it starts again; engines go on meanwhile.")
+
+
+def install_found(config: Config) -> str:
+    """Nothing was found: install what is pinned. In words, also when it fails, since the host has joined."""
+    from gridops_agent.life.runtime import install_runtime
+
+    print("Engines:   none found; installing the pinned llama.cpp runtime ...", file=sys.stderr, flush=True)
+    try:
+        return install_runtime(config)
+    except GridopsError as error:
+        return "\n           ".join(("none. " + error.message, *error.hints))
+
+
+def tell_start(config: Config, no_service: bool) -> bool:
+    """Install the service, or say how to start by hand. False when a service should be there and is not."""
+    from gridops_agent.life.install import Machine, Way, install, place
+
+    machine, program = Machine(), _program()
+    where = place(config, machine)
+    by_hand = f"  {program.name} run --state {config.state}"
+    if no_service:
+        print(f"Start it:\n{by_hand}")
+        return True
+    try:
+        print("\n".join(install(where, config, program, machine)))
+    except GridopsError as error:
+        print("\n".join((f"No service: {error.message}", *(f"  hint: {h}" for h in error.hints))))
+        print(f"The host has joined all the same. Start it by hand:\n{by_hand}")
+        return False
+    if where.way is Way.NONE:
+        print(by_hand)
+    return True
+
+
+def _program() -> Path:
+    """The program as a service starts it: by its whole path, also when it was called by its name alone."""
+    called = Path(sys.argv[0])
+    found = shutil.which(called.name) if called.parent == Path() else None
+    return Path(found or called).absolute()

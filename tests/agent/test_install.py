@@ -1,0 +1,247 @@
+"""The agent's service: units that systemd itself finds whole, launchd's list, and an installation that is believed
+only when the service manager says so."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import shutil
+import subprocess
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from gridops.base.errors import Failed
+from gridops_agent.cli import lifecycle
+from gridops_agent.config import Config, default_state
+from gridops_agent.life import install as installing
+from gridops_agent.life.install import Machine, Place, Way, install, place, remove, standing
+from gridops_agent.service import plist_bytes, unit_text, user_unit_text
+from tests.agent.site import Site
+
+PROGRAM = "/bin/true"
+
+
+@dataclass
+class ServiceManager:
+    """systemctl and launchctl as far as they are used: what is enabled and active is decided by files and calls."""
+
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+    loaded: set[str] = field(default_factory=set)
+    starts: bool = True
+    stops: bool = True
+
+    def __call__(self, argv: tuple[str, ...], patience: float) -> str:
+        self.calls.append(argv)
+        words = tuple(word for word in argv if word != "--user")
+        match words:
+            case ("systemctl", "enable", "--now", name):
+                self.loaded |= {name} if self.starts else set()
+                return f"Created symlink for {name}.\n"
+            case ("systemctl", "disable", "--now", name):
+                self.loaded -= {name} if self.stops else set()
+                return ""
+            case ("systemctl", "is-active", name):
+                return "active\n" if name in self.loaded else "failed\n"
+            case ("systemctl", "is-enabled", name):
+                return "enabled\n" if name in self.loaded else "disabled\n"
+            case ("launchctl", "bootstrap", _, file):
+                self.loaded |= {Path(file).stem} if self.starts else set()
+                return ""
+            case ("launchctl", "bootout", target):
+                self.loaded -= {target.rpartition("/")[2]}
+                return ""
+            case ("launchctl", "print", target):
+                name = target.rpartition("/")[2]
+                return f"{target} = {{\n\tstate = running\n}}" if name in self.loaded else "Could not find service"
+        return ""
+
+
+def machine(tmp_path: Path, manager: ServiceManager, **changes: object) -> Machine:
+    made = Machine(
+        root=True,
+        system="linux",
+        systemd=True,
+        home=tmp_path / "home",
+        user="ana",
+        runtime_dir="/run/user/1000",
+        units=tmp_path / "units",
+        daemons=tmp_path / "daemons",
+        linger=tmp_path / "linger",
+        ask=manager,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def verified(folder: Path, text: str, *flags: str) -> str:
+    """What `systemd-analyze verify` finds wrong with a unit; empty when nothing."""
+    folder.mkdir(exist_ok=True)
+    unit = folder / "gridops-agent.service"
+    unit.write_text(text)
+    argv = ["systemd-analyze", "verify", "--man=no", *flags, str(unit)]
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "SYSTEMD_LOG_TARGET": "console"}
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False, timeout=60)
+    return done.stdout + done.stderr + (f"exit {done.returncode}" if done.returncode else "")
+
+
+UNITS = {
+    "the default": (unit_text(PROGRAM), ()),
+    "blanks, dollars and percents": (unit_text(PROGRAM, "/srv/a b$c/10%/x"), ()),
+    "a person's": (user_unit_text(PROGRAM, "/home/ana/.local/state/gridops agent/x"), ("--user",)),
+}
+
+
+if shutil.which("systemd-analyze") is not None:  # elsewhere the lines below are what is checked
+
+    @pytest.mark.parametrize("name", UNITS)
+    def test_systemd_finds_nothing_wrong_with_a_unit(name: str, tmp_path: Path) -> None:
+        text, flags = UNITS[name]
+        assert verified(tmp_path / "good", text, *flags) == ""
+        broken = text.replace("KillMode=process", "KillMode=nobody").replace("OOMPolicy", "OomPolicy")
+        said = verified(tmp_path / "bad", broken, *flags)
+        assert "kill mode" in said, "what is wrong would have been said"
+        assert "OomPolicy" in said
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_lets_engines_live_and_gives_up_on_what_does_not_heal(name: str) -> None:
+    lines = UNITS[name][0].splitlines()
+    for line in (
+        "Type=notify",
+        "NotifyAccess=main",
+        "KillMode=process",
+        "OOMPolicy=continue",
+        "WatchdogSec=60",
+        "Restart=on-failure",
+        "RestartPreventExitStatus=64 78",
+        "UMask=0077",
+        "LimitMEMLOCK=infinity",
+        "NoNewPrivileges=yes",
+    ):
+        assert line in lines, line
+    assert not any(line.startswith(("PrivateDevices", "MemoryDenyWriteExecute", "DeviceAllow")) for line in lines), (
+        "engines need their cards, and drivers compile code for them"
+    )
+
+
+def test_a_call_that_is_not_allowed_fails_and_kills_no_engine() -> None:
+    lines = unit_text().splitlines()
+    assert "SystemCallErrorNumber=EPERM" in lines
+    assert "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK" in lines
+    assert "StateDirectory=gridops-agent/default" in lines
+    assert "Environment=TMPDIR=/var/lib/gridops-agent/default/tmp" in lines, "a private /tmp ends before engines do"
+    assert "ReadWritePaths=/srv/x" in unit_text(PROGRAM, "/srv/x").splitlines()
+
+
+def test_launchd_leaves_the_engines_alone() -> None:
+    listed = plistlib.loads(plist_bytes("org.gridops.gridops-agent", ("/opt/a b/gridops-agent",), Path("/srv/x y")))
+    assert listed["Label"] == "org.gridops.gridops-agent"
+    assert listed["ProgramArguments"] == ["/opt/a b/gridops-agent", "run", "--state", "/srv/x y"]
+    assert listed["AbandonProcessGroup"] is True
+    assert listed["KeepAlive"] == {"SuccessfulExit": False}
+    assert listed["RunAtLoad"] is True
+    assert listed["Umask"] == 0o077
+
+
+PLACES = {
+    "root with systemd": ({}, Way.SYSTEM, "units/"),
+    "a person with systemd": ({"root": False}, Way.USER, "home/.config/systemd/user/"),
+    "a person without a session": ({"root": False, "runtime_dir": ""}, Way.NONE, ""),
+    "no systemd": ({"systemd": False}, Way.NONE, ""),
+    "root on macOS": ({"system": "darwin", "systemd": False}, Way.LAUNCHD, "daemons/org.gridops."),
+    "a person on macOS": ({"system": "darwin", "root": False}, Way.LAUNCHD, "home/Library/LaunchAgents/org.gridops."),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_each_machine_has_its_way(name: str, site: Site, tmp_path: Path) -> None:
+    changes, way, where = PLACES[name]
+    found = place(site.config, machine(tmp_path, ServiceManager(), **changes))
+    assert found.way is way
+    if way is Way.NONE:
+        assert (found.file, bool(found.why)) == (None, True)
+    else:
+        assert str(found.file).startswith(str(tmp_path / where.rstrip("/")))
+
+
+def test_two_hosts_on_one_machine_have_two_services(site: Site, tmp_path: Path) -> None:
+    seen = machine(tmp_path, ServiceManager())
+    other = replace(site.config, state=tmp_path / "elsewhere" / site.config.state.name)
+    assert place(site.config, seen).name != place(other, seen).name
+    assert place(replace(site.config, state=default_state()), seen).name == "gridops-agent"
+
+
+@pytest.mark.parametrize("name", [name for name in PLACES if PLACES[name][1] is not Way.NONE])
+def test_a_service_is_installed_stands_and_is_removed(name: str, site: Site, tmp_path: Path) -> None:
+    manager = ServiceManager()
+    here = machine(tmp_path, manager, **PLACES[name][0])
+    where = place(site.config, here)
+    assert not standing(where, here).installed
+    told = "\n".join(install(where, site.config, Path(PROGRAM), here))
+    assert "is enabled and runs" in told
+    assert ("loginctl enable-linger ana" in told) is (where.way is Way.USER)
+    assert standing(where, here).running
+    assert (site.state / "tmp").stat().st_mode & 0o777 == 0o700
+    assert "stopped and removed" in remove(where, here)
+    assert not standing(where, here).installed
+    assert "no service" in remove(where, here), "a second time is no trouble"
+
+
+def test_a_service_that_does_not_run_is_not_believed(site: Site, tmp_path: Path) -> None:
+    manager = ServiceManager(starts=False)
+    here = machine(tmp_path, manager)
+    where = place(site.config, here)
+    with pytest.raises(Failed, match="does not run: failed, disabled") as caught:
+        install(where, site.config, Path(PROGRAM), here)
+    assert f"journalctl -u {where.name}" in caught.value.hints[0]
+    manager.starts, manager.stops = True, False
+    install(where, site.config, Path(PROGRAM), here)
+    with pytest.raises(Failed, match="does not stop"):
+        remove(where, here)
+    assert where.file is not None
+    assert where.file.exists(), "what still runs is not forgotten"
+
+
+def test_a_person_whose_services_linger_is_not_told_so(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "linger").mkdir()
+    (tmp_path / "linger" / "ana").touch()
+    here = machine(tmp_path, ServiceManager(), root=False)
+    told = install(place(site.config, here), site.config, Path(PROGRAM), here)
+    assert "linger" not in "\n".join(told)
+
+
+@pytest.mark.parametrize(
+    ("starts", "systemd", "says", "fine"),
+    [
+        (True, True, "is enabled and runs", True),
+        (False, True, "The host has joined all the same", False),
+        (True, False, "not started by systemd", True),
+    ],
+)
+def test_join_ends_with_the_service_or_with_what_to_do(
+    starts: bool,
+    systemd: bool,
+    says: str,
+    fine: bool,
+    site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    here = machine(tmp_path, ServiceManager(starts=starts), systemd=systemd)
+    monkeypatch.setattr(installing, "Machine", lambda: here)
+    assert lifecycle.tell_start(site.config, no_service=False) is fine
+    told = capsys.readouterr().out
+    assert says in told
+    assert (f"run --state {site.state}" in told) is not (fine and systemd)
+    assert lifecycle.tell_start(site.config, no_service=True)
+    assert "Start it:" in capsys.readouterr().out
+
+
+def test_nothing_is_written_where_nobody_would_start_it(site: Site, tmp_path: Path) -> None:
+    manager = ServiceManager()
+    config: Config = site.config
+    told = install(Place(Way.NONE, "x", why="because"), config, Path(PROGRAM), machine(tmp_path, manager))
+    assert told[0] == "No service: because."
+    assert manager.calls == []
