@@ -50,6 +50,8 @@ class FailedStarts:
     revision: Digest
     count: int
     last_ms: int
+    code: str | None = None
+    """What the host said the last time."""
 
 
 @record

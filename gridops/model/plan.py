@@ -99,6 +99,8 @@ class CauseKind(StrEnum):
     DRAIN = "drain"
     HOST_LOST = "host_lost"
     UNHEALTHY = "unhealthy"
+    FAILED_START = "failed_start"
+    """It never came up where it stands, and another host is tried."""
     DEMAND = "demand"
     POLICY = "policy"
     REBALANCE = "rebalance"

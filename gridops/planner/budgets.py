@@ -16,7 +16,7 @@ from gridops.base.codes import placement as codes
 from gridops.base.ids import ReplicaId, replica_key
 from gridops.base.units import PPM, render_instant, render_ppm
 from gridops.base.windows import UTC, WeeklyTimes, ZoneRules, parse_weekly
-from gridops.model.plan import Decision, DecisionKind, Plan
+from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan
 from gridops.model.policy import ActionClass, BudgetPolicy, DisruptionBudget, Risk, ScopeBudgets, Window
 
 HOUR_MS = 3_600_000
@@ -40,6 +40,8 @@ class Circumstances:
     """On their way by an earlier plan, and not for repair."""
     disrupted: tuple[ReplicaId, ...] = ()
     """Wanted, served before, and not yet (or not any more) where the plan in force wants them."""
+    under_way: frozenset[ReplicaId] = frozenset()
+    """Their load or start where the plan in force wants them has been commanded and has not ended."""
 
 
 UNLIMITED = Circumstances()
@@ -48,7 +50,10 @@ Held = tuple[Code, str]
 
 
 def closed(decisions: Sequence[Decision], here: Circumstances, now_ms: int) -> Held | None:
-    """The window that holds a change set back now; all of its classes have to be open."""
+    """What holds a change set back now: an attempt that may still succeed, or a window; all classes have to be open."""
+    trying = [d.replica for d in decisions if d.cause.kind is CauseKind.FAILED_START and d.replica in here.under_way]
+    if trying:
+        return codes.HELD_ATTEMPT, f"{_names(trying)}: it is being tried again where it stands"
     if here.budgets is None:
         return None
     classes = tuple(dict.fromkeys(d.action_class for d in decisions))

@@ -25,6 +25,7 @@ from gridops.model.profile import Downtime
 from gridops.model.snapshot import (
     ResidencyState,
 )
+from gridops.planner.check_leaves import leaves
 from gridops.planner.check_seats import beside, counts, hosts, memory, policy, price
 from gridops.planner.check_view import Given, View
 
@@ -39,7 +40,7 @@ def check(plan: Plan, inputs: Given, *, partial: bool = False) -> tuple[str, ...
     `partial`: the plan carries out only some of the decisions (`restrict`), so that not every wanted replica appears.
     """
     view = View(plan, inputs, partial)
-    rules = [_document, _references, hosts, policy, memory, beside, counts, price, _decisions, _takes_away]
+    rules = [_document, _references, hosts, policy, memory, beside, counts, price, leaves, _decisions, _takes_away]
     rules += [] if partial else [_complete, _promises]
     return tuple(sorted({note for rule in rules for note in rule(view)}))
 

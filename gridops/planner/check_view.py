@@ -13,6 +13,7 @@ from gridops.base.record import digest_of
 from gridops.model.fleet import HostClass
 from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent
+from gridops.model.learned import Learned
 from gridops.model.plan import Assignment, Plan
 from gridops.model.profile import Profile
 from gridops.model.snapshot import (
@@ -47,6 +48,14 @@ class Given(Protocol):
     def forecast(self) -> Forecast | None: ...
     @property
     def written_off(self) -> frozenset[HostId]: ...
+    @property
+    def learned(self) -> Learned | None: ...
+    @property
+    def waiting(self) -> Plan | None: ...
+    @property
+    def given_up(self) -> object: ...
+    @property
+    def under_way(self) -> frozenset[ReplicaId]: ...
 
 
 class View:

@@ -23,6 +23,8 @@ START_MAX_MS = 86_400_000
 HOT_PPM = 8_000_000
 FAILED_START_MS = 120_000
 FAILURES_COUNTED = 4
+LEAVE_AFTER = 3
+FAILING_HOSTS = 4
 OWNER_RETURNS_PPM = 200_000
 THROTTLES_MORE_PPM = 100_000
 LEARN_TRUSTED = 4
@@ -192,6 +194,23 @@ TABLE: tuple[Constant, ...] = (
         "a host that fails often is as bad as a fetch of 16 minutes",
         "as bad as one of 4 minutes",
         "half: 18 of 264 seats; twice: 15 of 264 seats",
+    ),
+    Constant(
+        "LEAVE_AFTER",
+        LEAVE_AFTER,
+        "attempts",
+        "two may be bad luck, and with the first waits of the back-off a third comes after 90 s; "
+        "no more than FAILURES_COUNTED, so that a host that was left is also ranked as one",
+        "a broken host is left after six attempts and 15 minutes of back-off",
+        "one mishap, such as a registry that was away for a moment, moves a replica",
+    ),
+    Constant(
+        "FAILING_HOSTS",
+        FAILING_HOSTS,
+        "hosts",
+        "what fails on four hosts and comes up on none has its fault in itself more likely than in the hosts",
+        "a broken model tours eight hosts before people are told that it is the model",
+        "with two broken hosts a third that is well is not tried",
     ),
     Constant(
         "OWNER_RETURNS_PPM",

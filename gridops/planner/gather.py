@@ -17,6 +17,7 @@ from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.capacity import claim_of
 from gridops.planner.eligible import Way, is_gpu_work, launch_of
 from gridops.planner.incumbents import Incumbent, Verdict, names_of, residency_of
+from gridops.planner.learned import experience_of
 from gridops.planner.recall import Shelf
 from gridops.planner.verdicts import judge
 from gridops.planner.world import HostView, Standing, World
@@ -80,9 +81,12 @@ def _of_parent(world: World, names: Mapping[ProfileName, ProfileName]) -> dict[R
     launches = {world.recall.digests.of(launch): launch for launch in parent.launches}
     found: dict[ReplicaId, Incumbent] = {}
     hosts, profiles, given_up = world.hosts, world.profiles, world.given_up
+    failing = experience_of(world).failing_hosts
     for a in parent.placement:
         view, profile = hosts.get(a.seat.host), profiles.get(a.profile)
         plain = view is not None and profile is not None and profile.renamed_from is None and a.replica not in given_up
+        # What failed there, and what a proposal says about it, is of no report.
+        plain = plain and a.seat.host not in failing and world.proposed.get(a.replica, a.seat.host) == a.seat.host
         if forget or not plain or view is None:
             judged = judge(world, _incumbent(world, a, launches[a.launch], names))
             found[judged.replica] = judged

@@ -12,13 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gridops.base import canon
+from gridops.base.codes.refusals import NO_SPACE
 from gridops.base.ids import ConfigName, Digest, HostId, ProfileName
 from gridops.model.learned import FailedStarts, Lead, LearnedTime, MeasuredSpeed, TimeKind
 from gridops.model.plan import Launch
 from gridops.model.profile import Artifact, Config, Profile
-from gridops.planner.constants import FAILURES_COUNTED, LEARN_CAP_MS, LEARN_TRUSTED, LEARN_VALID_MS
+from gridops.planner.constants import FAILURES_COUNTED, LEARN_CAP_MS, LEARN_TRUSTED, LEARN_VALID_MS, LEAVE_AFTER
 from gridops.planner.recall import Shelf
 from gridops.planner.world import HostView, World, clock
+
+HOPELESS = frozenset({NO_SPACE.code})
+"""Answers of a host after which the same attempt is no use there until somebody does something about it."""
 
 
 def revision_of(artifact: Artifact) -> Digest:
@@ -37,6 +41,11 @@ class Key:
 
 def key_of(profile: Profile, config: Config) -> Key:
     return Key(profile.name, config.name, revision_of(config.artifact))
+
+
+def is_failing(count: int, code: str | None) -> bool:
+    """Whether so many attempts in a row, the last with this code, make another host worth a try."""
+    return count >= LEAVE_AFTER or code in HOPELESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,8 @@ class Experience:
     _failures: dict[Key, dict[HostId, FailedStarts]] = field(default_factory=dict)
     _speeds: dict[Key, dict[HostId, MeasuredSpeed]] = field(default_factory=dict)
     _leads: dict[ProfileName, Lead] = field(default_factory=dict)
+    failing_hosts: frozenset[HostId] = frozenset()
+    """Hosts on which anything is failing."""
 
     def __post_init__(self) -> None:
         learned = self.world.inputs.learned
@@ -75,6 +86,8 @@ class Experience:
         for failed in sorted(learned.failures, key=lambda f: (f.last_ms, f.count)):
             if self._recent(failed.last_ms) and failed.count > 0:
                 self._failures.setdefault(Key(failed.profile, failed.config, failed.revision), {})[failed.host] = failed
+        said = (f for hosts in self._failures.values() for f in hosts.values())
+        self.failing_hosts = frozenset(f.host for f in said if is_failing(f.count, f.code))
         for speed in sorted(learned.speeds, key=lambda s: (max(s.tokens_at_ms, s.latency_at_ms), _numbers(s))):
             self._speeds.setdefault(Key(speed.profile, speed.config, speed.revision), {})[speed.host] = speed
         self._leads = {e.profile: e for e in sorted(learned.leads, key=lambda e: -e.lead_ms) if e.lead_ms >= 0}
@@ -90,6 +103,11 @@ class Experience:
         """Failed attempts, so many at most as are counted."""
         found = self._failures.get(about, {}) if about is not None else {}
         return {h: min(f.count, FAILURES_COUNTED) for h, f in found.items()}
+
+    def failing(self, about: Key | None) -> Mapping[HostId, FailedStarts]:
+        """Hosts on which it failed so often that another is worth a try."""
+        found = self._failures.get(about, {}) if about is not None and self.failing_hosts else {}
+        return {h: f for h, f in found.items() if is_failing(f.count, f.code)}
 
     def speeds(self, about: Key | None) -> Mapping[HostId, MeasuredSpeed]:
         """As recorded: how far they are believed is `speed`'s question, for they fade within minutes."""

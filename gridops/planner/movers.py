@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
+from gridops.model.plan import CauseKind
 from gridops.model.profile import FootprintSource, Profile
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.draft import Draft, Item, Seated
@@ -240,6 +241,8 @@ class _Maker:
         profile, view = world.profiles.get(assignment.profile), world.hosts.get(assignment.seat.host)
         if profile is None or view is None or view.standing not in (Standing.OPEN, Standing.THROTTLED):
             return None
+        if seated.cause is not None and seated.cause.kind is CauseKind.FAILED_START:
+            return None  # where it may go is not the puzzle's to say
         if origin is not None and seated.cause is None:
             settled = origin.verdict is Verdict.STAY and not origin.pinned and not origin.stuck
             if not settled or not self._rested(origin, profile):

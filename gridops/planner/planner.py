@@ -14,6 +14,7 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
 2  Who stands, and may stay
    `gather`         whose process is whose: the parent's, renamed, adopted; `incumbents` has the nouns
    `verdicts`       who stays, changes in place, has to leave, or is gone (stickiness); pins; an owner's older copy
+   `failing`        who never comes up where it stands leaves for a healthy peer, and where it is not tried
 
 3  How many
    `targets`        minimum, pins; who goes when fewer are wanted; which numbers are missing; what is retired
@@ -70,7 +71,7 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
    `cache`          what files are worth, and which group of weaker guesses may go
 
 With a finished plan
-   `check`          every safety rule once more, with arithmetic of its own (`check_seats`, `check_view`)
+   `check`          every safety rule once more, with its own arithmetic (`check_seats`, `check_leaves`, `check_view`)
    `budgets`        windows, moves, disruptions: what is held back, and until when
    `restrict`       a plan with only some of its change sets
    `actions`        the next steps: make before break, break before make, an engine's fraction of a card

@@ -63,7 +63,7 @@ def explain_lines(
         return None
     where = seat(assignment.seat, plan) if assignment is not None else "nowhere"
     head = _head(f"{replica} {style.symbols.arrow} {where}", _stands(plan, decision, context), style)
-    lines = [*head, "", *_chain(plan, decision, context, style)]
+    lines = [*head, "", *_chain(plan, decision, context, style), *_waits(plan, replica, style)]
     if assignment is not None:
         lines += [*_runs(plan, assignment, style), ""]
         lines += _chosen(choice, decision, context, style)
@@ -85,6 +85,7 @@ def explain_document(plan: Plan, replica: ReplicaId, found: Found | None = None)
     if assignment is None and decision is None and unplaced is None:
         return None
     parts = {"assignment": assignment, "decision": decision, "choice": choice, "unplaced": unplaced}
+    waits = (w for w in plan.report.waiting if _is_about(w, replica))
     return {
         "schema": SCHEMA,
         "replica": replica,
@@ -93,6 +94,7 @@ def explain_document(plan: Plan, replica: ReplicaId, found: Found | None = None)
         "intent": to_data(plan.intent),
         "snapshot": to_data(plan.snapshot),
         **{name: None if part is None else to_data(part) for name, part in parts.items()},
+        "waiting": [to_data(line) for line in waits],
         "fixes": None if found is None else [to_data(fix) for fix in found.fixes],
     }
 
@@ -130,6 +132,16 @@ def _chain(plan: Plan, decision: Decision | None, context: Context, style: Style
         commit = f'{short(plan.intent.commit, 7)} "{clean(plan.intent.subject)}"{changed}'
     lines += hang("  commit   ", commit, style.width)
     return [*lines, *hang("  state    ", state_words(plan, context).removeprefix("state").lstrip(": "), style.width)]
+
+
+def _waits(plan: Plan, replica: ReplicaId, style: Style) -> list[str]:
+    """What keeps it where it should not be, as the report says it."""
+    mine = [w for w in plan.report.waiting if _is_about(w, replica)]
+    return [line for w in mine for line in hang("  stays    ", f"{clean(w.detail)} ({w.code})", style.width)]
+
+
+def _is_about(line: HostLine, replica: ReplicaId) -> bool:
+    return line.detail.startswith((f"{replica} ", f"{replica}: "))
 
 
 def _learned(decision: Decision) -> str:

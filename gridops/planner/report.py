@@ -11,7 +11,7 @@ from gridops.base.codes import placement as codes
 from gridops.base.ids import ReplicaId
 from gridops.base.units import render_lack
 from gridops.model.fleet import HostClass
-from gridops.model.plan import HostLine, Shortfall
+from gridops.model.plan import CauseKind, HostLine, Shortfall
 from gridops.model.profile import Downtime, Profile
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.incumbents import Verdict
@@ -32,6 +32,9 @@ def waiting(draft: Draft, left: Sequence[Item]) -> tuple[HostLine, ...]:
         elif item.changes and item.origin.stuck:
             detail = f"{item.replica}: {why}; its process is in an unknown state, which has to be resolved first"
             found.append(HostLine(host=host, code=codes.NOWHERE_ELSE.code, detail=detail))
+        elif item.cause.kind is CauseKind.FAILED_START:
+            detail = f"{item.replica} {why}, and no other host may take it, so it stays and is tried again"
+            found.append(HostLine(host=host, code=codes.KEEPS_FAILING.code, detail=detail))
         else:
             verb = "change" if item.changes else "leave"
             detail = f"{item.replica} should {verb} ({why}) and no host can take it, so it stays"

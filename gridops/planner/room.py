@@ -34,6 +34,12 @@ from gridops.planner.seats import Seats
 
 def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     """Seat more of those who are left, if rearranging others allows it. Returns who still has no seat."""
+    # Nobody is disturbed for a replica that may yet come up where it stands.
+    patient = tuple(i for i in left if i.cause.kind is CauseKind.FAILED_START)
+    return (*_make_room(seats, [i for i in left if i not in patient] if patient else left), *patient)
+
+
+def _make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     draft = seats.draft
     if draft.world.mass_stale:
         return tuple(left)

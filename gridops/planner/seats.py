@@ -20,6 +20,7 @@ from gridops.model.profile import Profile
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.constants import REVIEW_PPM
 from gridops.planner.draft import Draft, Item, may_dip
+from gridops.planner.failing import bar_of
 from gridops.planner.fill import filled, filled_of
 from gridops.planner.grid import MIB, Grid, Ints
 from gridops.planner.openings import Answers, Opening, Strands
@@ -173,6 +174,9 @@ class Seats:
             fits = fits & (opening.rows == grid.row.get(item.pin, -1))
         if item.origin is not None:
             fits = fits & (opening.rows != grid.row.get(item.origin.host, -1))
+        if (bar := bar_of(self.draft.world, item.cause, item.profile, opening.config)) is not None:
+            barred = opening.rows if bar.everywhere else [grid.row.get(host, -1) for host in sorted(bar.failing)]
+            fits = fits & ~np.isin(opening.rows, barred)
         ceiling = self.draft.world.budgets.price
         if ceiling is not None:
             price = grid.price[opening.rows]

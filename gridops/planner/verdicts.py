@@ -16,6 +16,7 @@ from gridops.model.profile import Config, Profile
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.capacity import claim_of
 from gridops.planner.eligible import Way, allowed, is_gpu_work, launch_of
+from gridops.planner.failing import never_up
 from gridops.planner.incumbents import Incumbent, Verdict, current_config, mark, names_of, residency_of
 from gridops.planner.recall import Shelf
 from gridops.planner.world import HostView, Standing, World, clock
@@ -59,7 +60,8 @@ def _judge(world: World, incumbent: Incumbent) -> Incumbent:
     config = _current(world, profile, incumbent)
     if config is None:
         return replace(incumbent, verdict=Verdict.CHANGE, cause=_changed(world, incumbent, profile))
-    return _resized(world, incumbent, config, view)
+    resized = _resized(world, incumbent, config, view)
+    return never_up(world, resized, profile, config) or resized
 
 
 def _current(world: World, profile: Profile, incumbent: Incumbent) -> Config | None:

@@ -19,6 +19,7 @@ from gridops.model.plan import CodeCount, HostLine, Unplaced
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.draft import Draft, Item
 from gridops.planner.eligible import Way, open_way
+from gridops.planner.failing import bar_of
 from gridops.planner.incumbents import Verdict
 from gridops.planner.seats import Seats
 from gridops.planner.survey import (
@@ -110,6 +111,9 @@ def _line(draft: Draft, item: Item, position: int, host: HostId) -> HostLine | N
         return HostLine(host=host, code=codes.PINNED_ELSEWHERE.code, detail=f"the replica is pinned to {item.pin}")
     way = open_way(profile, profile.configs[position], view, draft.world.planning)
     if isinstance(way, Way):
+        bar = bar_of(draft.world, item.cause, profile, profile.configs[position])
+        if bar is not None and (line := bar.line(host)) is not None:
+            return line
         answer = draft.board.offer(host, Ask(item.replica, profile, way, item.home))
         return None if isinstance(answer, Offer) else answer
     return way

@@ -64,6 +64,8 @@ class Inputs:
     """What starts and answers have taught. None: every time is the link's or the profile's own guess."""
     prefetched: tuple[Prefetched, ...] = ()
     """What hosts fetched on advice and still hold."""
+    under_way: frozenset[ReplicaId] = frozenset()
+    """Replicas of the parent whose load or start on their seat is commanded and has not ended."""
 
 
 class Standing(IntEnum):

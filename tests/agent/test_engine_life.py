@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import stat
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from gridops.base.canon import digest_bytes
 from gridops.model.profile import Artifact, ArtifactFile, Restart
 from gridops.model.snapshot import ResidencyState
+from gridops.planner.learned import is_failing
 from gridops.protocol.messages import Outcome
 from gridops_agent.shell import Agent
 from tests.agent.site import Site, command, done, held_of, pid_of, receipt, until
@@ -187,6 +189,23 @@ async def test_a_model_that_is_nowhere_is_named_with_the_folders_looked_at(site:
         assert answer.detail is not None
         assert str(tmp_path / "empty") in answer.detail
         assert site.model.sha256 in answer.detail
+
+
+async def test_a_disk_that_filled_up_since_the_plan_refuses_the_load_in_words_that_a_plan_goes_by(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room is looked at when the load begins; the receipt says so, and the planner leaves such a host at once."""
+    (tmp_path / "empty").mkdir()
+    site.config = replace(site.config, artifact_folders=(tmp_path / "empty",))
+    wanted = site.artifact(source=f"file://{site.model.path}")
+    full = shutil._ntuple_diskusage(site.model.size, site.model.size, 0)  # type: ignore[attr-defined]
+    async with site.agent() as agent:
+        with monkeypatch.context() as disk:
+            disk.setattr(shutil, "disk_usage", lambda path: full)
+            answer = await done(agent, site, site.load(artifact=wanted))
+        assert (answer.outcome, answer.code) == (Outcome.FAILED, "no_space")
+        assert is_failing(1, answer.code)
+        assert agent._readings().cached == ()
 
 
 async def test_a_model_file_changed_after_its_first_use_is_proved_again(site: Site, tmp_path: Path) -> None:

@@ -41,9 +41,11 @@ def test_a_failed_apply_is_written_with_its_reasons(desk: Desk) -> None:
     desk.settle()
     desk.project()
     branch = PlanBranch(desk.checkout)
-    text = branch.result_text(branch.places()[-1]) or ""
+    applied, proposed = branch.places()
+    text = branch.result_text(applied) or ""
     assert "outcome: failed" in text
     assert "no_space" in text
+    assert branch.result_text(proposed) is None, "that another host is tried is a question of its own"
 
 
 def test_automatic_plans_are_batched_and_the_first_is_written_at_once(fleet: Fleet) -> None:

@@ -224,6 +224,12 @@ FAILED_HERE = Code(
     "This very replica failed on this host with the same command, so another host is tried first.",
     "Read the engine's log on the host, fix the cause, then `gridops apply --resume`.",
 )
+FAILS_EVERYWHERE = Code(
+    "GO549",
+    "fails_everywhere",
+    "The model was given up on several hosts and came up on none, so it is tried on no more of them.",
+    "Look at the model first: its source, its arguments, the engine's log. Or drain the host that it stands on.",
+)
 
 # Replicas and plans.
 SPREAD_SHORT = Code(
@@ -262,8 +268,20 @@ NOT_SERVING = Code(
     "The replica counts as zero: its host is silent or does not serve, and no other host can hold it.",
     "Bring the host back or add capacity.",
 )
+KEEPS_FAILING = Code(
+    "GO557",
+    "keeps_failing",
+    "The replica does not come up on its host, and no other host may take it, so it stays and is tried there again.",
+    "Read the engine's log on the host and fix the cause; `gridops explain REPLICA` says what the others lack.",
+)
 
 # Why a change set is not done by itself.
+HELD_ATTEMPT = Code(
+    "GO560",
+    "held_attempt",
+    "A replica would leave its host because it did not come up there, and just now it is being tried there again.",
+    "Wait for the outcome, or apply the plan.",
+)
 HELD_MODE = Code(
     "GO561",
     "held_mode",

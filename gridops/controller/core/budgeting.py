@@ -7,6 +7,7 @@ themselves, and what each change set asks of them, are `planner.budgets`.
 from __future__ import annotations
 
 from gridops.base.ids import HostId, ReplicaId
+from gridops.controller.core.attempts import under_way
 from gridops.controller.core.observe import fresh, seen
 from gridops.controller.core.rights import Rights
 from gridops.controller.core.roster import Roster
@@ -26,6 +27,7 @@ def circumstances(rights: Rights, soft: Soft, roster: Roster) -> Circumstances:
         zones=soft.zones,
         moved_ms=tuple(rights.book.moves),
         moving=tuple(a.replica for a in late if _moves(rights, a, running.get(a.replica, []))),
+        under_way=under_way(rights),
         disrupted=tuple(a.replica for a in late if not _grows(rights, a)),
     )
 

@@ -36,9 +36,9 @@ def learn(book: HostBook, action: Action, receipt: Receipt, attempt: Attempt | N
         return
     before = book.lessons.get(about, Lesson())
     if receipt.outcome is Outcome.SUCCEEDED:
-        after = replace(_timed(before, action, receipt, at_ms), failures=0, failed_ms=0)
+        after = replace(_timed(before, action, receipt, at_ms), failures=0, failed_ms=0, code=None)
     elif attempt is not None and counts(attempt, receipt):
-        after = replace(before, failures=before.failures + 1, failed_ms=at_ms)
+        after = replace(before, failures=before.failures + 1, failed_ms=at_ms, code=receipt.code)
     else:
         return
     book.lessons.pop(about, None)
@@ -124,13 +124,15 @@ def _time(one: tuple[HostId, ProfileName, ConfigName, Digest], kind: TimeKind, l
 def _failed(
     one: tuple[HostId, ProfileName, ConfigName, Digest], other: FailedStarts | None, lesson: Lesson
 ) -> FailedStarts:
-    """Fetches and starts that failed count together."""
+    """Fetches and starts that failed count together; the newest says why."""
     host, profile, config, revision = one
+    newest = other if other is not None and other.last_ms > lesson.failed_ms else None
     return FailedStarts(
         host=host,
         profile=profile,
         config=config,
         revision=revision,
         count=lesson.failures + (other.count if other is not None else 0),
-        last_ms=max(lesson.failed_ms, other.last_ms if other is not None else 0),
+        last_ms=newest.last_ms if newest is not None else lesson.failed_ms,
+        code=newest.code if newest is not None else lesson.code,
     )

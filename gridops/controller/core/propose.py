@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gridops.base.codes.placement import HELD_DISRUPTION, HELD_MOVES, HELD_WINDOW
+from gridops.base.codes.placement import HELD_DISRUPTION, HELD_MOVES, HELD_WINDOW, KEEPS_FAILING
 from gridops.base.ids import HostId, ScopeName, short
 from gridops.base.units import render_ms
 from gridops.controller.core import rows as r
 from gridops.controller.core.apply import lock_of
+from gridops.controller.core.attempts import failing, under_way
 from gridops.controller.core.budgeting import circumstances
 from gridops.controller.core.fold_plans import UNNEEDED
 from gridops.controller.core.given_up import given_up
@@ -53,10 +54,13 @@ def fingerprint(
     book, last = state.scope(scope), soft.scope(scope)
     active = {d.host for d in drains(state) if d.until_ms is None or now_ms < d.until_ms}
     hosts = tuple(_host(soft, roster, h.id, now_ms) for h in roster.hosts_of(scope))
-    down = given_up(Rights(state, scope, standing, soft.chain, now_ms), soft, roster)
+    rights = Rights(state, scope, standing, soft.chain, now_ms)
+    down = given_up(rights, soft, roster)
     report = last.candidate.report if last.candidate is not None else None
-    timed = last.timed or (report is not None and bool(report.waiting))
-    step_ms = WAIT_STEP_MS if timed else ROOM_STEP_MS if report is not None and report.unplaced else 0
+    # What keeps failing waits for room on another host, as who stands nowhere does.
+    timed = last.timed or (report is not None and any(w.code != KEEPS_FAILING.code for w in report.waiting))
+    roomless = report is not None and bool(report.unplaced or report.waiting)
+    step_ms = WAIT_STEP_MS if timed else ROOM_STEP_MS if roomless else 0
     if not step_ms and any(soft.hosts[h.id].report.prefetched for h in roster.hosts_of(scope) if h.id in soft.hosts):
         step_ms = GUESS_STEP_MS
     return Fingerprint(
@@ -67,6 +71,7 @@ def fingerprint(
         hosts=hosts,
         written_off=_written_off(state),
         given_up=tuple((g.replica, g.was.old) for g in down),
+        failing=failing(rights),
         applying=lock_of(book, now_ms) is not None,
         waiting=now_ms // step_ms if step_ms else 0,
     )
@@ -95,6 +100,7 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
         given_up=given_up(rights, soft, roster),
         learned=learned(state.hosts, [p for p in desired.profiles if p.scope == scope], now_ms),
         prefetched=tuple(p for report in snapshot.hosts for p in report.prefetched or ()),
+        under_way=under_way(rights),
     )
 
 
@@ -234,7 +240,7 @@ def cause_of(before: Fingerprint | None, after: Fingerprint) -> str:
         ("mode", before.mode != after.mode),
         ("target", before.parent != after.parent),
         ("hosts", (before.hosts, before.written_off) != (after.hosts, after.written_off)),
-        ("failed", before.given_up != after.given_up),
+        ("failed", (before.given_up, before.failing) != (after.given_up, after.failing)),
         ("apply ended", before.applying and not after.applying),
     ):
         if changed:

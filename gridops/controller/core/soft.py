@@ -53,6 +53,8 @@ class Fingerprint:
     written_off: tuple[HostId, ...]
     given_up: tuple[tuple[ReplicaId, str], ...]
     """Replicas that nobody starts again by themselves, and what became of each."""
+    failing: tuple[tuple[tuple[str, ...], ...], tuple[ReplicaId, ...]]
+    """What has failed where so often that another host is worth a try, and who is being tried on such a host."""
     applying: bool
     """People's apply is under way: automatic mode waits for it, so its end is a trigger."""
     waiting: int

@@ -190,6 +190,8 @@ class Lesson:
     """In a row, since the last success."""
     failed_ms: int = 0
     """Controller time of the newest of them."""
+    code: str | None = None
+    """What the host said about it."""
 
 
 LessonKey = tuple[str, str, str, Digest]
