@@ -80,6 +80,11 @@ class Config:
         return self.state / "engines"
 
     @property
+    def qualified(self) -> Path:
+        """Signed qualifications of this host."""
+        return self.state / "qualified"
+
+    @property
     def cache(self) -> Path:
         return self.state / "artifacts"
 

@@ -117,6 +117,12 @@ ENDED_CONTAINERS_KEPT = 5
 """Containers that failed, kept for their logs. Double: more disk for writable layers; half: an older cause is lost."""
 SERVICE_LEFTOVER_BYTES = 64 << 20
 """What a service that has given its models' memory back may still hold for itself on a device."""
+QUALIFY_SETTLE_MS = 15_000
+"""After readiness, before memory is measured: buffers that are made late are counted (AS-46)."""
+MEASURED_LEAST_BYTES = 8 << 20
+"""Less than any engine with a model uses: a reading below it is no reading."""
+MEASURED_PER_HOST = 64
+"""Measured footprints that a host reports, newest first."""
 FAULTS_IN_A_ROW = 2
 """So many failed requests take a route out of routing. Double: two more callers fail; half: one hiccup does."""
 WITHDRAWN_MS = 5_000

@@ -25,7 +25,9 @@ T = TypeVar("T")
 
 PERSON_KINDS = frozenset({"root", "catalog", "approval", "operator"})
 """Signed by people with SSH keys; may carry several signatures."""
-MACHINE_KINDS = frozenset({"grant", "receipt", "heartbeat", "directive", "join", "join-reply", "tls-binding", "plan"})
+MACHINE_KINDS = frozenset(
+    {"grant", "receipt", "heartbeat", "directive", "join", "join-reply", "tls-binding", "plan", "qualification"}
+)
 """Signed by a controller or a host; exactly one signature."""
 
 

@@ -1,0 +1,157 @@
+"""A qualification is a real life: every step is tried on this host, signed, and only what is beyond doubt is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gridops.base import limits
+from gridops.base.errors import Busy, Failed, Refusal
+from gridops.base.ids import DeviceId
+from gridops.model.fleet import DeviceKind
+from gridops.model.measured import revision, settings
+from gridops.model.profile import EngineArg
+from gridops.protocol.qualification import DeviceReading, Found, Step, open_qualification
+from gridops.trust.envelope import seal
+from gridops_agent import evidence
+from gridops_agent.core.qualified import refusal
+from gridops_agent.qualify_setup import Made, Wish, qualify
+from tests.agent.site import Site, command, receipt
+
+STEPS = [step.value for step in Step]
+
+
+async def run(site: Site, **changes: object) -> tuple[Made, list[Found]]:
+    seen: list[Found] = []
+    wish = Wish(
+        engine="llama.cpp",
+        model=str(site.model.path),
+        context=8_192,
+        lanes=2,
+        args=(EngineArg(name="threads", value="1"),),
+        settle_ms=50,
+    )
+    made = await qualify(site.config, replace(wish, **changes), "0.1.0", seen.append)  # type: ignore[arg-type]
+    return made, seen
+
+
+async def test_a_whole_life_is_run_measured_and_signed(site: Site) -> None:
+    made, seen = await run(site)
+    assert [f.step.value for f in seen] == STEPS
+    assert all(f.passed for f in seen), seen
+    assert site.processes() == []
+    said, digest = open_qualification(made.file.read_bytes(), site.signer.public)
+    assert digest == made.evidence
+    assert said.passed
+    assert (said.host, said.fleet) == (site.config.host, site.config.fleet)
+    (reading,) = said.readings
+    assert limits.MEASURED_LEAST_BYTES < reading.own_bytes < reading.total_bytes
+    (measured,), bad = evidence.measured(site.config.qualified, site.signer.public)
+    assert bad == ()
+    assert measured.evidence == digest
+    assert measured.device_bytes == reading.own_bytes
+    assert measured.revision == revision(site.artifact())
+    assert measured.settings == settings(said.launch.args, said.launch.devices)
+    assert (measured.context, measured.lanes, measured.kind) == (8_192, 2, DeviceKind.CPU)
+    key = site.state / "engines"
+    assert not list(key.rglob("engine.key")), "its key is of no use any more"
+
+
+@pytest.mark.parametrize(
+    ("changes", "failing", "says"),
+    [
+        ({"backend": "cuda", "devices": ()}, None, "has no card"),
+        ({"args": (EngineArg(name="warp", value="9"),)}, Step.INVENTORY, "no argument `warp`"),
+        ({"engine": "vllm"}, Step.INVENTORY, "vllm is here for nothing"),
+        ({"engine": "nothing"}, None, "no engine of this host"),
+    ],
+)
+async def test_what_cannot_be_run_is_said_before_anything_is_started(
+    site: Site, changes: dict[str, object], failing: Step | None, says: str
+) -> None:
+    if failing is None:
+        with pytest.raises(Exception, match=says):
+            await run(site, **changes)
+        return
+    made, seen = await run(site, **changes)
+    assert (seen[-1].step, seen[-1].passed) == (failing, False)
+    assert says in seen[-1].detail
+    said, _ = open_qualification(made.file.read_bytes(), site.signer.public)
+    assert not said.passed
+    assert evidence.measured(site.config.qualified, site.signer.public) == ((), ())
+    assert site.processes() == []
+
+
+async def test_a_broken_model_ends_with_the_step_at_which_it_broke_and_nothing_left(site: Site, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + b"\x07" * 4096)
+    made, seen = await run(site, model=str(broken))
+    failed = [f for f in seen if not f.passed]
+    assert failed
+    assert failed[0].step in (Step.WARM, Step.OWNERSHIP, Step.READINESS)
+    assert not made.outcome.passed
+    assert site.processes() == []
+
+
+async def test_nothing_is_measured_while_an_agent_runs_or_another_engine_lives(site: Site) -> None:
+    async with site.agent() as agent:
+        body = await command(agent, site, site.warm())
+        await receipt(agent, body)
+        with pytest.raises(Busy):
+            await run(site)
+    with pytest.raises(Failed, match="would be in the reading"):
+        await run(site)
+
+
+def reading(**changes: object) -> DeviceReading:
+    made = DeviceReading(
+        device=DeviceId("gpu0"),
+        kind=DeviceKind.GPU,
+        model="H200",
+        total_bytes=100 << 30,
+        used_before_bytes=1 << 30,
+        used_bytes=21 << 30,
+        own_bytes=20 << 30,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("pids", "readings", "says"),
+    [
+        ((), (reading(),), "no process"),
+        ((1,), (), "no device"),
+        ((1,), (reading(), None), "does not say"),
+        ((1,), (reading(own_bytes=0),), "not a measured zero"),
+        ((1,), (reading(own_bytes=limits.MEASURED_LEAST_BYTES - 1),), "less than any engine"),
+        ((1,), (reading(own_bytes=101 << 30),), "is said to use"),
+        ((1,), (reading(used_bytes=101 << 30),), "more is said to be in use"),
+        ((1,), (reading(used_before_bytes=101 << 30),), "more is said to be in use"),
+        ((1,), (reading(), reading(own_bytes=0)), "not a measured zero"),
+    ],
+)
+def test_a_doubtful_reading_is_never_written_down(
+    pids: tuple[int, ...], readings: tuple[DeviceReading | None, ...], says: str
+) -> None:
+    assert says in (refusal(pids, readings) or "")
+    assert refusal((1, 2), (reading(), reading(device=DeviceId("gpu1")))) is None
+
+
+async def test_evidence_that_was_touched_or_is_anothers_is_not_used(site: Site, make_site: Callable[..., Site]) -> None:
+    made, _ = await run(site)
+    folder, key = site.config.qualified, site.signer.public
+    raw = made.file.read_bytes()
+    (folder / "renamed.json").write_bytes(raw)
+    (folder / "torn.json").write_bytes(raw[:-20])
+    found, bad = evidence.measured(folder, key)
+    assert len(found) == 1
+    assert len(bad) == 2
+    made.file.write_bytes(raw.replace(b"a", b"b", 1))
+    found, bad = evidence.measured(folder, key)
+    assert found == ()
+    assert len(bad) == 3
+    with pytest.raises(Refusal):
+        open_qualification(seal("heartbeat", b"{}", site.signer), key)
