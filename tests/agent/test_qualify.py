@@ -1,4 +1,4 @@
-"""A qualification is a real life: every step is tried on this host, signed, and only what is beyond doubt is measured."""
+"""A qualification is a real life: every step is tried here, signed, and only what is beyond doubt is measured."""
 
 from __future__ import annotations
 

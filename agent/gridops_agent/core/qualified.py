@@ -1,4 +1,4 @@
-"""Whether what was read of an engine's memory may be called measured. Pure: readings in, a refusal in words or None out.
+"""Whether what was read of an engine's memory may be called measured. Pure: readings in, a refusal in words out.
 
 A footprint that is too small starts engines where they have no room, so every doubt refuses. Called by `qualify`.
 """
