@@ -58,10 +58,19 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class Away:
+    """A residency that stays here and cannot be asked now: its memory is given back, or it is coming up again."""
+
+    profile: ProfileName
+    serves: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """Everything the front goes by; replaced as a whole, so that a request never sees half a change."""
 
     routes: tuple[Route, ...] = ()
+    away: tuple[Away, ...] = ()
     keys: tuple[GatewayKey, ...] = ()
 
 
@@ -192,11 +201,14 @@ class Front:
         """The least loaded residency that serves a model to this caller."""
         serving = [r for r in self.table.routes if model in r.serves]
         allowed = [r for r in serving if not key.profiles or r.profile in key.profiles]
-        if not allowed:
+        away = [a for a in self.table.away if model in a.serves and (not key.profiles or a.profile in key.profiles)]
+        if not allowed and not away:
             raise Refused(404, "model_not_found", f"the model `{model[:80]}` is not served here")
         if not self.verdict.admits and not self._closing:
             state = self.verdict.state.value
             raise Refused(503, f"host_{state}", f"this host is {state}; ask again later", self._later())
+        if not allowed and not self._closing:
+            raise Refused(503, "model_loading", f"the model `{model[:80]}` is coming back; ask again", _LATER)
         admitting = [r for r in allowed if r.admitting]
         if not admitting or self._closing:
             raise Refused(503, "model_draining", f"the model `{model[:80]}` takes no new requests here", _LATER)

@@ -39,7 +39,7 @@ from gridops_agent.core.state import Held, Host
 from gridops_agent.doors import Doors
 from gridops_agent.effects import Effects, Listeners
 from gridops_agent.engines import engines, services
-from gridops_agent.front import Front, Route, Table, tls_context
+from gridops_agent.front import Away, Front, Route, Table, tls_context
 from gridops_agent.gauge import Gauge
 from gridops_agent.keep.base import Proof
 from gridops_agent.keep.setup import keepers_of
@@ -65,6 +65,7 @@ PENDING_S = 1.0
 RETRY_S = (1.0, 30.0)
 BEAT_GAP_S = 0.1
 OLD_ENGINE_FOLDERS = 20
+_AWAY = (ResidencyState.OFFLOADED, ResidencyState.WARMING)
 
 
 class Agent:
@@ -330,7 +331,8 @@ class Agent:
     def _changed(self, host: Host) -> None:
         """A new memory, written: the front goes by it at once."""
         routes = tuple(r for held in host.held.values() if (r := self._route(held)) is not None)
-        self.front.table = Table(routes=routes, keys=host.last_word.keys)
+        away = tuple(Away(h.profile, h.serves) for h in host.held.values() if h.applied and h.state in _AWAY)
+        self.front.table = Table(routes=routes, away=away, keys=host.last_word.keys)
         self.front.outcomes.keep(frozenset(route.body for route in routes))
         if len(host.roots) != self._roots_kept:
             with contextlib.suppress(GridopsError):

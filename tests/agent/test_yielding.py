@@ -94,6 +94,8 @@ async def test_an_owner_has_his_computer_within_seconds_and_the_model_comes_back
         await until(is_(agent, body, ResidencyState.OFFLOADED), "the memory to come back")
         assert site.processes() == []
         assert agent.memory.host.reasons == ("owner_active: somebody uses this computer",)
+        status, said, later = await answers(http)
+        assert (status, said["error"]["code"], later) == (503, "host_paused", "7"), "it is here, and not now"
         async with http.get("/v1/models") as answer:
             assert await answer.json() == {"object": "list", "data": [], "host": {"state": "paused"}}
             assert answer.headers["Retry-After"] == "7"
