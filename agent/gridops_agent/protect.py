@@ -47,6 +47,8 @@ class Parts:
     overrides: Overrides
     senses: Senses
     boottime_ms: Callable[[], int]
+    show: Callable[[], None] = lambda: None
+    """Called when there is something new to show people."""
 
 
 class Protection:
@@ -85,6 +87,7 @@ class Protection:
         if self._is_news(verdict):
             await parts.effects.tell_once(StateChanged(verdict))
             self._told_ms = self.sample.mono_ms
+            parts.show()
         return verdict
 
     def _rules(self) -> ClassProtection:

@@ -141,7 +141,14 @@ class Agent:
         self._measuring = Measuring(gauge, self.memory, self.keepers, releases, self.alarms)
         overrides = Overrides(self.config.override, self._ledger, self._clock)
         looks = Parts(
-            self.memory, self.effects, self.front, self.alarms, overrides, self._senses, self._clock.boottime_ms
+            memory=self.memory,
+            effects=self.effects,
+            front=self.front,
+            alarms=self.alarms,
+            overrides=overrides,
+            senses=self._senses,
+            boottime_ms=self._clock.boottime_ms,
+            show=self._write_status,
         )
         self.protection = Protection(looks)
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,10 @@ def test_version_is_answered_without_loading_anything() -> None:
     assert int(out[1]) < 90
 
 
-@pytest.mark.parametrize("verb", ["join", "run", "once", "status", "stop", "runtime"])
+VERBS = ("join", "run", "once", "status", "stop", "runtime", "drain", "pause", "quarantine", "resume")
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_command_has_three_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "--help"]) == 0
     examples = capsys.readouterr().out.partition("Examples:")[2]
@@ -55,6 +59,14 @@ def test_every_command_has_three_examples(verb: str, capsys: pytest.CaptureFixtu
         (["status", "--state", "/nowhere"], 78, "has not joined a fleet"),
         (["run", "--state", "/nowhere"], 78, "gridops-agent join TOKEN"),
         (["stop", "--state", "/nowhere"], 78, "has not joined a fleet"),
+        (["pause", "--state", "/nowhere"], 64, "--reason"),
+        (["pause", "--reason", "x", "--state", "/nowhere"], 78, "has not joined a fleet"),
+        (["drain", "--reason", " \n ", "--state", "/nowhere"], 64, "says nothing"),
+        (["drain", "--reason", "a\x1b[2Jb", "--state", "/nowhere"], 64, "says nothing"),
+        (["drain", "--reason", "x" * 301, "--state", "/nowhere"], 64, "at most 300 characters"),
+        (["quarantine", "--reason", "x", "--for", "soon"], 64, "--for"),
+        (["quarantine", "--reason", "x", "--for", "10ms"], 64, "from 1s to"),
+        (["resume", "--state", "/nowhere"], 78, "has not joined a fleet"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_exit_code(
@@ -226,6 +238,57 @@ def _run(*args: str) -> str:
     done = subprocess.run([*AGENT, *args], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_a_word_at_the_host_is_shown_whether_an_agent_runs_or_not(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = ["--state", str(site.state)]
+    assert main(["pause", "--reason", "mine for an hour", "--for", "1h", *state]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("forge: pause for 60 min, as soon as an agent runs here (none does)\n")
+    assert main(["status", *state]) == 0
+    shown = capsys.readouterr().out
+    assert "pause by a person: mine for an hour, " in shown
+    assert " left\n" in shown
+    assert main(["status", "-o", "json", *state]) == 0
+    override = json.loads(capsys.readouterr().out)["override"]
+    assert (override["kind"], override["reason"]) == ("pause", "mine for an hour")
+    assert 0 < override["left_ms"] <= 3_600_000
+    process = subprocess.Popen((*AGENT, "run", *state), stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        seen = _seen(state, capsys, "paused")
+        assert seen["reasons"][0].startswith("local_override: pause by a person: mine for an hour")
+        assert main(["quarantine", "--reason", "smoke", *state]) == 0
+        assert "until `gridops-agent resume`, within a second" in capsys.readouterr().out
+        _seen(state, capsys, "quarantined")
+        assert main(["resume", *state]) == 0
+        assert capsys.readouterr().out == "forge: taken back, within a second\n"
+        assert main(["resume", *state]) == 0
+        assert "nothing was said" in capsys.readouterr().out
+        end = time.monotonic() + 60
+        while (seen := _status(state, capsys))["state"] == "quarantined":
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        assert seen["override"] is None
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def _status(state: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["status", "-o", "json", *state]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def _seen(state: list[str], capsys: pytest.CaptureFixture[str], wanted: str) -> dict[str, Any]:
+    end = time.monotonic() + 60
+    while (seen := _status(state, capsys))["state"] != wanted:
+        assert time.monotonic() < end, seen
+        time.sleep(0.2)
+    return seen
 
 
 def test_a_key_that_others_can_read_stops_the_agent_with_the_exact_command(
