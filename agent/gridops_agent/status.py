@@ -101,7 +101,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         said = stands(config.override, ledger, SystemClock())
     finally:
         ledger.close()
-    live = _live(config.status) if running else {}
+    live = noted(config.status) if running else {}
     flights = live.get("in_flight", {})
     keepers = keepers_of(config)
     absent = "not told: it could leave no note in its state folder" if running else NOT_ASKED
@@ -206,7 +206,8 @@ def _free_bytes(folder: Path) -> int | None:
         return None
 
 
-def _live(path: Path) -> Mapping[str, Any]:
+def noted(path: Path) -> Mapping[str, Any]:
+    """What the running agent has left for others to read; empty when there is nothing."""
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError):

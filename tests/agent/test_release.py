@@ -296,7 +296,7 @@ def test_a_residency_of_several_devices_waits_for_all_of_them(story: Story) -> N
 # --- the whole agent, a real engine, a driver whose memory we move ---------------------------------------------------
 
 AGENT = """
-import asyncio, dataclasses, os, tempfile
+import asyncio, dataclasses, os, subprocess, tempfile
 from gridops.base import limits
 from gridops.base.ids import DeviceId
 from gridops_agent import release
@@ -343,7 +343,8 @@ async def work(agent, site):
     warmed = await command(agent, site, warm(site))
     assert (await receipt(agent, warmed)).outcome == "succeeded"
     pid = pid_of(agent, warmed)
-    say(gpu("GPU-a", used=9_500, procs=f"{pid}:9000"))
+    zombie = subprocess.Popen(("true",)).pid
+    say(gpu("GPU-a", used=9_900, procs=f"{pid}:9000,{zombie}:300"))
     await measure(agent)
     await done(agent, site, site.drain(warmed))
     unload = await done(agent, site, site.unload(warmed))
@@ -359,16 +360,17 @@ async def work(agent, site):
     after = held_of(agent, warmed)
     again = await done(agent, site, site.unload(warmed))
     third = await done(agent, site, warm(site, 3))
-    return [pid, seen(unload), stuck.code, [o.device for o in stuck.owed], seen(second), list(alarms), shown,
+    return [pid, zombie, seen(unload), stuck.code, [o.device for o in stuck.owed], seen(second), list(alarms), shown,
             [after.code, list(after.owed)], seen(again), seen(third), agent.alarms.now(), len(site.processes())]
 
 answer(asyncio.run(told(work)))
 """
     )
-    pid, unload, code, owed, second, alarms, shown, after, again, third, quiet, engines = said
+    pid, zombie, unload, code, owed, second, alarms, shown, after, again, third, quiet, engines = said
     assert unload[:2] == ["failed", "release_stuck"]
     assert f"gpu0 did not give its memory back (8.7 GiB were held there); held by pid {pid} (8.7 GiB, of" in unload[2]
     assert "this engine, gone from the process table)" in unload[2]
+    assert f"pid {zombie} (300 MiB, not of this engine, a zombie)" in unload[2]
     assert (code, owed) == ("release_stuck", ["gpu0"])
     assert second[:2] == ["refused", "release_stuck"]
     assert "gpu0 is closed for starts" in second[2]
@@ -441,3 +443,42 @@ answer(asyncio.run(told(work)))
     assert story[3] == ["cpu0", "gpu1"]
     assert len(alarms) == 1
     assert (same, quiet) == (True, [])
+
+
+def test_an_agent_whose_driver_hangs_goes_on_and_takes_nothing_away(driver: Driver) -> None:
+    driver.say(gpu("GPU-a", used=500))
+    said = driver.run(
+        AGENT
+        + """
+async def work(agent, site):
+    warmed = await command(agent, site, warm(site))
+    await receipt(agent, warmed)
+    say("latency_ms=20000", gpu("GPU-a"))
+    late = []
+    async def tick():
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.05)
+            late.append(time.monotonic() - before)
+    ticking = asyncio.ensure_future(tick())
+    began = time.monotonic()
+    await measure(agent)
+    first = time.monotonic() - began
+    began = time.monotonic()
+    await measure(agent)
+    second = time.monotonic() - began
+    ticking.cancel()
+    held = held_of(agent, warmed)
+    return [first, second, max(late), held.state.value, [d.id for d in agent.memory.host.measured],
+            [a for a in agent.alarms.now() if "sensor_silent" in a], list(agent._readings().unread)]
+
+answer(asyncio.run(told(work)))
+"""
+    )
+    first, second, late, state, devices, alarms, unread = said
+    assert first < 6
+    assert second < 2
+    assert late < 2, "the loop ran on while the driver was asked"
+    assert (state, devices) == ("ready", ["cpu0", "gpu0"])
+    assert len(alarms) == 1
+    assert any(reason.startswith("nvml has not answered for") for reason in unread)

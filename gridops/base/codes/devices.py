@@ -24,3 +24,10 @@ SENSOR_SILENT = Code(
     "A card or its driver did not answer in time. What was known of it stays in the books; nothing is made up.",
     "See `gridops-agent status` for what could not be read; a driver that hangs for long needs a restart.",
 )
+FOOTPRINT_UNMEASURED = Code(
+    "footprint_unmeasured",
+    "a footprint that cannot be called measured",
+    "What was read cannot be this engine's memory: no process, no memory, too little, somebody else's, or more than "
+    "the device has. Nothing was written; an unknown footprint stays unknown.",
+    "Look at the evidence, stop what else uses the device, and measure again with the engine idle and settled.",
+)
