@@ -64,7 +64,7 @@ configs:
     backends: [cuda]
     artifact:
       format: gguf
-      source: "hf://owner/model-{n:04d}@1a2b3c4"
+      source: "hf://owner/model-{n:04d}@1a2b3c4d1a2b3c4d1a2b3c4d1a2b3c4d1a2b3c4d"
       files:
         - {{path: model-{n:04d}.gguf, sha256: {digest}, size: 18GiB}}
     context: 16384

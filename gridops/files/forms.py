@@ -21,7 +21,7 @@ MODEL_ID = Pattern("a model id", r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}", "gpt-o
 RELATIVE = Pattern("a relative path", r"(?!\.\.?(?:/|$))[^/\\\s][^/\\]*(?:/(?!\.\.?(?:/|$))[^/\\]+)*", "model.gguf")
 SOURCE = Pattern(
     "an immutable source",
-    r"hf://[\w.-]+/[\w.-]+@[\w.-]+|(?:https|oci|file)://[^\s@]+(?:@[^\s@]+)?"
+    r"hf://[\w.-]+/[\w.-]+@[\w.-]+(?:/[^\s@?#]*)?|(?:https|oci|file)://[^\s@]+(?:@[^\s@]+)?"
     r"|ollama://[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9][A-Za-z0-9._-]*",
     "hf://owner/repo@revision, https://, oci://, file:// or ollama://name:tag",
 )

@@ -5,6 +5,7 @@ Rules here look at one profile; whether hosts can satisfy it is judged by `sense
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gridops.base.codes import files as codes
@@ -75,6 +76,20 @@ REPLICAS = NumberOrBlock(
     lambda n: {"replicas_min": n, "replicas_max": n},
 )
 
+_IMMUTABLE = re.compile(r"hf://[^@]+@[0-9a-f]{40}(?:/.*)?|oci://[^@]+@sha256:[0-9a-f]{64}|(?!hf:|oci:).*")
+
+
+def _source_rule(read: Read, reader: Reader) -> None:
+    """Hosts fetch from nothing that may move; whoever reads the file should not learn it from a failed load."""
+    source = read.get("source")
+    if isinstance(source, str) and _IMMUTABLE.fullmatch(source) is None:
+        form = (
+            "oci://REGISTRY/REPOSITORY@sha256:DIGEST" if source.startswith("oci:") else "hf://OWNER/REPO@ALL-40-DIGITS"
+        )
+        message = f"`{source.rpartition('@')[2]}` may move, so no host fetches from it"
+        reader.warn(sense_codes.MUTABLE_SOURCE, read.node("source"), message, f"write {form}")
+
+
 ARTIFACT = Block(
     "the artifact",
     Artifact,
@@ -99,6 +114,7 @@ ARTIFACT = Block(
         required=True,
         lacking=codes.NO_IDENTITY,
     ),
+    rules=(_source_rule,),
 )
 
 

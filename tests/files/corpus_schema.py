@@ -154,7 +154,9 @@ SCHEMA: dict[str, Row] = {
         changed(PROFILE, f"sha256: {DIGEST}, ", ""), c.NO_IDENTITY, f"{PROFILE}:14:15", "sha256"
     ),
     "source without files": Row(
-        changed(PROFILE, f"files: [{{path: coder.gguf, sha256: {DIGEST}, size: 18GiB}}]", "source: hf://a/b@c"),
+        changed(
+            PROFILE, f"files: [{{path: coder.gguf, sha256: {DIGEST}, size: 18GiB}}]", f"source: hf://a/b@{'c' * 40}"
+        ),
         c.NO_IDENTITY,
         f"{PROFILE}:12:5",
         "files",

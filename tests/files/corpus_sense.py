@@ -198,6 +198,20 @@ SENSE: dict[str, Row] = {
     "excludes itself": Row(
         appended(PROFILE, "colocation: {exclude: [coder]}\n"), s.CONTRADICTION, f"{PROFILE}:17:24", "max_per_host"
     ),
+    "source that may move": Row(
+        changed(PROFILE, "format: gguf", "format: gguf\n      source: hf://owner/repo@main"),
+        s.MUTABLE_SOURCE,
+        f"{PROFILE}:14:15",
+        "40-DIGITS",
+        severity="warning",
+    ),
+    "image by a tag": Row(
+        changed(PROFILE, "format: gguf", "format: gguf\n      source: oci://registry.example/models/tiny:latest"),
+        s.MUTABLE_SOURCE,
+        f"{PROFILE}:14:15",
+        "sha256:DIGEST",
+        severity="warning",
+    ),
     "peer that is no device": Row(
         changed(HOSTS, "48GiB, peers: [gpu1]", "48GiB, peers: [gpu3]"), s.PEER, f"{HOSTS}:6:48", alone=False
     ),

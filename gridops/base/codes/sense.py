@@ -127,6 +127,13 @@ CONTRADICTION = Code(
     "Nothing can satisfy both.",
     "Remove one of the two.",
 )
+MUTABLE_SOURCE = Code(
+    "GO328",
+    "source may move",
+    "A branch, a tag or part of a commit's hash may name something else tomorrow. The digest keeps a wrong file from "
+    "being started, but hosts do not fetch from a source that may move, so a load would be refused.",
+    "Write all 40 digits of the commit, or an image by its digest: `oci://registry/repository@sha256:...`.",
+)
 PEER = Code(
     "GO331",
     "device peers do not match",
