@@ -26,11 +26,10 @@ from gridops.protocol.messages import Head, Receipt, Term
 from gridops.protocol.receipts import Receipts, new_receipts
 from gridops.trust.root import RootChain, genesis, walk
 from gridops_agent.core.state import Brake, Command, Count, Guess, Held, Host, LastWord
+from gridops_agent.ledger_forms import FORM, migration
 
 _ROTTEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """What SQLite answers when a file is not what it wrote."""
-FORM = 1
-"""Version of the tables. A later one brings its own step in `_migrate`."""
 T = TypeVar("T")
 
 
@@ -173,9 +172,12 @@ class Ledger:
         """Read only, beside a running agent (for `status`). Raises Failed when there is nothing to read."""
         try:
             connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, timeout=2)
+            form = int(connection.execute("PRAGMA user_version").fetchone()[0])
             connection.execute("SELECT COUNT(*) FROM entry").fetchone()
         except sqlite3.DatabaseError as error:
             raise Failed(f"cannot read {path}: {error}") from error
+        if form > FORM:
+            raise _newer(path, f"form {form}, this one reads up to {FORM}")
         return cls(connection, None)
 
     def close(self) -> None:
@@ -312,14 +314,12 @@ class Ledger:
         if problems != ["ok"]:
             raise _Damaged(f"integrity check: {problems[0]}")
         for kind, key, value, digest in self._db.execute("SELECT kind, key, value, digest FROM entry"):
-            if kind not in _KINDS:
-                raise _Damaged(f"row {kind}/{key} is of an unknown kind")
             if not isinstance(value, bytes) or _digest(kind, key, value) != digest:
                 raise _Damaged(f"row {kind}/{key} is not what was written")
             try:
                 from_bytes(_KINDS[kind], value)
-            except Malformed as error:
-                raise _Damaged(f"row {kind}/{key}: {error}") from error
+            except (KeyError, Malformed) as error:  # just what was written, and not by us
+                raise _newer(self._folder, f"row {kind}/{key}: {error}"[:300]) from error
         if self._one("identity", Identity) != identity:
             raise _Damaged("it belongs to another host, fleet or host key")
         _verify_chains(tuple(row for _, row in self._rows("receipt", Receipt)), self._one("receipts", ReceiptsRow))
@@ -382,13 +382,13 @@ def _connect(path: Path) -> sqlite3.Connection:
     form = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if form > FORM:
         connection.close()
-        raise BadSetup(f"{path} was written by a newer agent (form {form}, this one reads up to {FORM})")
+        raise _newer(path, f"form {form}, this one reads up to {FORM}")
     if form < FORM:
-        connection.executescript(
-            "BEGIN IMMEDIATE;"
-            "CREATE TABLE entry (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, digest TEXT NOT NULL,"
-            " PRIMARY KEY (kind, key)) WITHOUT ROWID;"
-            f"PRAGMA user_version = {FORM};"
-            "COMMIT;"
-        )
+        connection.executescript(migration(form))
     return connection
+
+
+def _newer(path: Path, why: str) -> BadSetup:
+    """Nothing of it is touched: its engines serve on, and the newer agent finds everything as it left it."""
+    hint = "install the version that wrote it, or a newer one; engines that run are not touched"
+    return BadSetup(f"{path} was written by a newer agent ({why})", hints=(hint,))
