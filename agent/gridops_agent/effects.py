@@ -81,7 +81,7 @@ class Effects:
         self._transfers: dict[Digest, Flag] = {}
         self._voided: set[Digest] = set()
         """Transfers that the controller took back; all others that end so were taken back by this host."""
-        self._handled: set[Digest] = set()
+        self.handled: set[Digest] = set()
         """Residencies whose process is being started or stopped right now: the watch leaves them alone."""
 
     # --- telling the heart ----------------------------------------------------------------------------------------
@@ -209,18 +209,18 @@ class Effects:
                 await self._holding(unload.incarnation, self._unload(body, unload))
 
     async def _holding(self, residency: Digest, work: Coroutine[Any, Any, None]) -> None:
-        self._handled.add(residency)
+        self.handled.add(residency)
         try:
             await work
         finally:
-            self._handled.discard(residency)
+            self.handled.discard(residency)
 
     async def _again(self, body: Digest, work: Callable[[Digest], Coroutine[Any, Any, None]]) -> None:
         """Keep-alive and adoption, in the lanes of the residency."""
         held = self._memory.host.held.get(body)
         if held is None:
             return
-        self._handled.add(body)
+        self.handled.add(body)
         try:
             async with self._lanes.residency(body, held.warm.devices):
                 await work(body)
@@ -232,7 +232,7 @@ class Effects:
             # Nothing was started: it counts as one more start that failed. Forgotten, it would wait for ever.
             await self.tell(StartFailed(body, codes.AGENT_FAULT.code, f"{type(error).__name__}: {error}"[:300]))
         finally:
-            self._handled.discard(body)
+            self.handled.discard(body)
 
     async def _load(self, body: Digest, load: Load) -> None:
         flag = self._transfers[body] = Flag()
@@ -331,7 +331,7 @@ class Effects:
 
     async def settle_releases(self) -> None:
         """Open what has given its memory back."""
-        await self._tools.releases.settle(self._handled, self.tell_once)
+        await self._tools.releases.settle(self.handled, self.tell_once)
 
     # --- keep-alive -----------------------------------------------------------------------------------------------
 
@@ -351,7 +351,7 @@ class Effects:
         """One look at every residency that nobody is working on."""
         for body in sorted(self._memory.host.held):
             held = self._memory.host.held.get(body)
-            if held is None or body in self._handled:
+            if held is None or body in self.handled:
                 continue
             if held.handle is not None:
                 await self._look_at(held)
@@ -365,7 +365,7 @@ class Effects:
     def _give_back(self, body: Digest) -> None:
         host = self._memory.host
         held = host.held.get(body)
-        if held is not None and body not in self._handled and yielding.gives_back(host, held):
+        if held is not None and body not in self.handled and yielding.gives_back(host, held):
             self._spawn(self._again(body, self._gives_back))
 
     async def _look_at(self, held: Held) -> None:

@@ -41,6 +41,7 @@ from gridops_agent.effects import Effects, Listeners
 from gridops_agent.engines import engines, services
 from gridops_agent.front import Away, Front, Route, Table, tls_context
 from gridops_agent.gauge import Gauge
+from gridops_agent.hands import Hands
 from gridops_agent.keep.base import Proof
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Identity, Ledger, Unwritable
@@ -130,7 +131,11 @@ class Agent:
         releases = Releases(self.memory, self.cards.look, self._platform, self.keepers.processes_of)
         self.keepers.know(self._launch_of)
         known = (self._engines, self._services)
-        tools = Tools(self.keepers, *known, self._artifacts, self.doors, self.front, http, self.config.ports, releases)
+        self.hands = Hands(self.config.hands, self.memory, self.keepers, self._platform)
+        self.hands.on_file()  # one that cannot be read is no empty one
+        ports = self.config.ports
+        tools = Tools(self.keepers, *known, self._artifacts, self.doors, self.front, http, ports, releases, self.hands)
+        self._http = http
         self.effects = Effects(self.memory, tools, Listeners(self.alarms.warn, self._wake.set))
         gauge = Gauge(
             self._platform,
@@ -317,6 +322,7 @@ class Agent:
             self._rounds["measure"] += 1
             with contextlib.suppress(GridopsError):
                 await self._measure()
+                await self.hands.look(self._http)
             with contextlib.suppress(Unwritable):
                 await self._try_ledger()
 
@@ -328,8 +334,9 @@ class Agent:
     async def _measure(self) -> None:
         self._stored = await stored(self._services, self._http)
         await self._measuring.turn(self.effects)
+        await self.hands.give_back(self.effects.handled, self.effects.tell_once)
         held = self.memory.host.held
-        for what, body in await self.keepers.strangers(frozenset(held)):
+        for what, body in await self.keepers.strangers(frozenset(held) | self.hands.given()):
             text = f"{what} carries the command {short(body)}, which nobody remembers"
             self.alarms.warn(codes.STRAY_PROCESS.code, text, about=what)
 
@@ -381,6 +388,7 @@ class Agent:
         return Readings(
             runtimes=self.keepers.runtimes(self._engines),
             cached=tuple(sorted({*self._artifacts.cached(), *self._stored})),
+            external=self.hands.external(),
             transfers=transfers(self._artifacts),
             disk_free_bytes=facts.disk_free_bytes(self.config.cache),
             endpoint=self._endpoint,

@@ -30,6 +30,7 @@ from gridops_agent.core.state import Handle, Held
 from gridops_agent.doors import Doors
 from gridops_agent.engines.base import Adapter, Door, Engine, EngineSilent, Service, Start
 from gridops_agent.front import Front
+from gridops_agent.hands import Hands
 from gridops_agent.keep.base import Keeper, Place, PortLost, Proof, Publish, Spawn
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.memory import Memory
@@ -57,6 +58,7 @@ class Tools:
     http: aiohttp.ClientSession
     ports: tuple[int, int]
     releases: Releases
+    hands: Hands
 
     def adapter(self, name: EngineName) -> Adapter | None:
         """What knows an engine, whether we start it or not."""
@@ -147,14 +149,18 @@ class Starts:
 
     async def _try(self, held: Held) -> StartFailed | None:
         launch = held.warm.launch
-        keeper = self._tools.keepers.of_launch(launch)
+        keeper, model = self._tools.keepers.of_launch(launch), Path()
         place = keeper.place(launch)
+        if place is None or place.weights:
+            model = await self._tools.artifacts.away(
+                self._tools.artifacts.locate, launch.artifact, self._reading[held.body]
+            )
+            there = await self._tools.hands.match(held, model, self._tools.http, self._tools.engines[launch.engine])
+            if there is not None:
+                return await self._adopt(held, there)
         if place is not None:
-            return await self._try_at(held, keeper, place)
+            return await self._try_at(held, keeper, place, model)
         engine = self._tools.engines[launch.engine]
-        model = await self._tools.artifacts.away(
-            self._tools.artifacts.locate, launch.artifact, self._reading[held.body]
-        )
         key_file = await asyncio.to_thread(self._tools.doors.key_file, held.body)
         why = "no port was tried"
         for _ in range(PORT_TRIES):
@@ -188,11 +194,15 @@ class Starts:
                 return StartFailed(held.body, ended.code, why)
         return StartFailed(held.body, codes.PORT_TAKEN.code, f"the port was taken each time; {why}")
 
-    async def _try_at(self, held: Held, keeper: Keeper, place: Place) -> StartFailed | None:
+    async def _adopt(self, held: Held, there: Handle) -> StartFailed | None:
+        """A person handed over exactly this while it runs: it is ours from here on, and nothing is restarted."""
+        await self._tell_once(Placed(held.body, there.port))
+        await self._tell_once(Spawned(held.body, there))
+        ended = await self._until_listed(held, there)
+        return StartFailed(held.body, ended.code, ended.why) if ended is not None else None
+
+    async def _try_at(self, held: Held, keeper: Keeper, place: Place, model: Path) -> StartFailed | None:
         """The same for what a person set up: its port and its key are given, and no other port would do."""
-        shelf, launch, model = self._tools.artifacts, held.warm.launch, Path()
-        if place.weights:
-            model = await shelf.away(shelf.locate, launch.artifact, self._reading[held.body])
         if closed := self._closed():
             return StartFailed(held.body, codes.HOST_STATE.code, closed)
         key_file = Path(place.key_file)

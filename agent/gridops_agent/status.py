@@ -21,7 +21,7 @@ from typing import Any
 from gridops.base import limits
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import GridopsError
-from gridops.base.ids import short
+from gridops.base.ids import Digest, short
 from gridops.base.record import to_data
 from gridops.base.units import render_bytes, render_ms
 from gridops.disk.atomic import write_atomic
@@ -29,6 +29,7 @@ from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
 from gridops_agent.core.report import Readings, inventory
 from gridops_agent.core.state import Held, Host
+from gridops_agent.keep import taken
 from gridops_agent.keep.base import Proof
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.keep.setup import keepers_of
@@ -79,7 +80,8 @@ def write_live(path: Path, host: Host, live: Live) -> None:
             for d in seen.devices
         ],
         "unread": list(live.readings.unread)[: limits.SENSOR_REASONS],
-        "in_flight": {r.incarnation or "": r.in_flight for r in seen.residencies},
+        "in_flight": {r.incarnation: r.in_flight for r in seen.residencies if r.incarnation is not None},
+        "external": [{"model": r.profile, "port": r.port, "detail": r.detail} for r in live.readings.external],
         "disk_free_bytes": seen.disk_free_bytes,
         "transfers": [to_data(t) for t in seen.transfers or ()],
         "prefetched": [to_data(p) for p in seen.prefetched or ()],
@@ -136,6 +138,8 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "state_folder": str(config.state),
         "state_free_bytes": _free_bytes(config.state),
         "alarms": alarms,
+        "external": live.get("external", []),
+        "handed_over": [_handed(one, keepers) for one in taken.read(config.hands).taken],
         "residencies": [
             _residency(held, keepers, flights) for held in sorted(host.held.values(), key=lambda h: (h.replica, h.body))
         ],
@@ -164,6 +168,18 @@ def _residency(held: Held, keepers: Keepers, flights: Mapping[str, int]) -> dict
         "devices": list(held.warm.devices),
         "code": held.code,
         "detail": held.detail,
+    }
+
+
+def _handed(one: taken.Taken, keepers: Keepers) -> dict[str, Any]:
+    """An engine that a person handed over, proved now; a residency of it is one of the residencies above."""
+    proof = keepers.look(Digest(""), one.handle)
+    return {
+        "called": one.called,
+        "engine": one.engine,
+        "models": list(one.lists),
+        "port": one.handle.port,
+        "state": _SAID.get(proof, "running"),
     }
 
 
@@ -248,5 +264,10 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
     owed = f", {seen['receipts_owed']} receipts not yet acknowledged" if seen["receipts_owed"] else ""
     lines.append(f"last command {seen['last_command']}, {seen['open_commands']} open{owed}")
     lines += [f"not read: {reason}" for reason in seen.get("unread", [])]
+    for row in seen["external"]:
+        lines.append(f"{row['model']}  external  port {row['port']}  {row['detail']}")
+    for row in seen["handed_over"]:
+        models = ", ".join(row["models"])
+        lines.append(f"{row['called']}  handed over, {row['state']}  {row['engine']} port {row['port']}  {models}")
     lines += [f"alarm: {alarm}" for alarm in seen["alarms"]]
     return "\n".join(lines) + "\n"

@@ -113,6 +113,10 @@ AGENT_LOG_FILES = 3
 """How many of those are kept."""
 ENGINE_ANSWER_BYTES = 4 << 20
 """What an engine may say to one question of its adapter; more is no answer."""
+EXTERNAL_ENGINES = 16
+"""Engines of somebody else's that a host shows. Double: a longer heartbeat; half: a busy workstation hides some."""
+GIVEN_BACK_KEPT = 64
+"""Engines given back whose marks are remembered as no strays."""
 ENDED_CONTAINERS_KEPT = 5
 """Containers that failed, kept for their logs. Double: more disk for writable layers; half: an older cause is lost."""
 SERVICE_LEFTOVER_BYTES = 64 << 20

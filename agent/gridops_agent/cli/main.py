@@ -15,7 +15,7 @@ import typer
 
 from gridops import __version__
 from gridops.base.errors import GridopsError
-from gridops_agent.cli import lifecycle, qualify, weigh, words
+from gridops_agent.cli import handover, lifecycle, qualify, weigh, words
 from gridops_agent.cli.lifecycle import install_found, tell_start
 from gridops_agent.cli.options import State, config_of, examples
 from gridops_agent.cli.report import INTERRUPTED, Usage, report, report_bug
@@ -224,6 +224,7 @@ words.add(app)
 lifecycle.add(app)
 app.command(epilog=qualify.EPILOG)(qualify.qualify)
 weigh.add(app)
+handover.add(app)
 
 
 def _folder(path: Path) -> Path:

@@ -130,6 +130,12 @@ class Proved(_About):
     __slots__ = ()
 
 
+class GivenBack(_About):
+    """A person at the host took the engine back while it runs: it is not ours any more, and nothing is stopped."""
+
+    __slots__ = ()
+
+
 class RetryDue(_About):
     """Keep-alive's pause is over."""
 
@@ -208,6 +214,7 @@ Event = (
     | Stuck
     | Proved
     | RetryDue
+    | GivenBack
     | GiveBack
     | Recall
     | Measured

@@ -19,6 +19,7 @@ from gridops_agent.core.events import (
     Ended,
     Event,
     GiveBack,
+    GivenBack,
     Heard,
     Listed,
     Measured,
@@ -78,6 +79,8 @@ def _answer(host: Host, event: Event, now_ms: int) -> tuple[Host, tuple[Effect, 
             return lives.proved(host, event, now_ms)
         case RetryDue():
             return lives.retry_due(host, event, now_ms)
+        case GivenBack():
+            return lives.given_back(host, event, now_ms)
         case Measured():
             return health.measured(host, event, now_ms)
         case StateChanged():

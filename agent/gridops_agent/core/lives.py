@@ -24,6 +24,7 @@ from gridops_agent.core.events import (
     Effect,
     Ended,
     Found,
+    GivenBack,
     Listed,
     Placed,
     Proved,
@@ -174,6 +175,17 @@ def proved(host: Host, event: Proved, now_ms: int) -> Answer:
         return _set(host, held), _NEWS
     held = replace(held, state=ResidencyState.WARMING)
     return touch(_set(host, held), held.warm.devices), (AwaitListed(event.body), *_NEWS)
+
+
+def given_back(host: Host, event: GivenBack, now_ms: int) -> Answer:
+    """The engine is a person's again: the residency is forgotten, and whoever worked on it hears so."""
+    held = host.held.get(event.body)
+    if held is None:
+        return host, ()
+    host = touch(replace(host, held=drop(host.held, event.body)), held.warm.devices)
+    if event.body in host.commands:
+        return ended(host, Ended(event.body, Outcome.FAILED, codes.GIVEN_BACK.code, "given back at the host"), now_ms)
+    return host, _NEWS
 
 
 def retry_due(host: Host, event: RetryDue, now_ms: int) -> Answer:

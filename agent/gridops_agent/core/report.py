@@ -41,6 +41,8 @@ class Readings:
     in_flight: Mapping[Digest, int] | None = None
     alarms: tuple[str, ...] = ()
     goodbye: bool = False
+    external: tuple[Residency, ...] = ()
+    """Engines of this machine that are not ours: seen, and never touched."""
     transfers: tuple[Transfer, ...] = ()
     unread: tuple[str, ...] = ()
     """What could not be read of this machine, and why: shown on the host only."""
@@ -56,7 +58,9 @@ def inventory(host: Host, readings: Readings) -> Inventory:
         reasons=host.reasons,
         generation=host.generation(),
         devices=devices[: limits.DEVICES_PER_HOST],
-        residencies=tuple(_residency(h, flights.get(h.body, 0)) for h in held)[: limits.RESIDENCIES_PER_HOST],
+        residencies=(*(_residency(h, flights.get(h.body, 0)) for h in held), *readings.external)[
+            : limits.RESIDENCIES_PER_HOST
+        ],
         runtimes=readings.runtimes,
         cached=tuple(sorted(readings.cached))[: limits.CACHED_PER_HEARTBEAT],
         disk_free_bytes=readings.disk_free_bytes,

@@ -22,6 +22,7 @@ from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Start
 from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, record
+from gridops_agent.keep.family import family
 from gridops_agent.platform.base import Platform, Process
 from gridops_agent.supervise import Child, begin
 
@@ -105,6 +106,10 @@ class ChildKeeper:
         if now is None or now.zombie or now.birth != handle.birth:
             # Another birth under the same pid is another process: ours is dead, and the number was given away.
             return Proof.GONE
+        if (
+            handle.taken
+        ):  # it carries no mark of ours: the same birth and the same program are what a person handed over
+            return Proof.OURS if self._platform.executable(handle.pid) == handle.executable else Proof.NOT_OURS
         environment = self._platform.environment(handle.pid)
         if environment is None or environment.get(COOKIE) != body:
             return Proof.NOT_OURS
@@ -161,11 +166,15 @@ class ChildKeeper:
         found = {p.pid: p for p in self._carrying(body)}
         if handle is None:
             return tuple(found[pid] for pid in sorted(found))
-        living = (p for p in self._platform.processes() if not p.zombie)
-        family = {p.pid: p for p in living if handle.pid in (p.group, p.session)}
+        if handle.taken:  # its session may be a person's shell: only what it leads itself comes with it
+            leader = self._platform.process(handle.pid)
+            near = {p.pid: p for p in family(self._platform, leader)} if leader is not None else {}
+        else:
+            living = (p for p in self._platform.processes() if not p.zombie)
+            near = {p.pid: p for p in living if handle.pid in (p.group, p.session)}
         # Proved after the look: a leader that is alive now has kept its number to itself all the while.
         if self.look(body, handle) is Proof.OURS:
-            found |= family
+            found |= near
         return tuple(found[pid] for pid in sorted(found))
 
     def _carrying(self, body: Digest) -> list[Process]:

@@ -283,6 +283,13 @@ PORT_TAKEN = Code(
     "Every port of the agent's range is in use by somebody else. Consumed.",
     "Widen `ports` in agent.toml, or stop the foreign process named in the evidence.",
 )
+GIVEN_BACK = Code(
+    "given_back",
+    "a person took the engine back",
+    "Somebody at the host released this residency while it runs (`gridops-agent release --keep-running`). It serves on "
+    "as an external engine, and is not counted as managed any more. Consumed.",
+    "Take it over again (`gridops-agent takeover`), or place the replica elsewhere.",
+)
 DEVICE_TAKEN = Code(
     "device_taken",
     "another unit runs on the device",

@@ -1,0 +1,105 @@
+"""The running agent's side of `takeover` and `release`: gives back what was asked for, and knows what was handed over.
+
+Called with each measurement by the shell, and by a start that looks whether the engine it wants runs already. Giving
+back signals nobody: the residency is forgotten and its engine is somebody else's from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+import aiohttp
+
+from gridops.base.ids import Digest
+from gridops.disk.keyring import read_secret
+from gridops.model.snapshot import Residency
+from gridops_agent.core.events import Event, GivenBack
+from gridops_agent.core.state import Handle, Held
+from gridops_agent.engines.base import Door, Engine, EngineSilent
+from gridops_agent.keep import external, taken
+from gridops_agent.keep.base import Proof
+from gridops_agent.keep.keepers import Keepers
+from gridops_agent.keep.taken import Hands as OnFile
+from gridops_agent.keep.taken import Taken
+from gridops_agent.memory import Memory
+from gridops_agent.platform.base import Platform
+
+EVERY = 6
+"""External engines are looked for with each so many measurements: every half minute."""
+
+
+class Hands:
+    """What people at this host handed over, and the engines that are theirs."""
+
+    def __init__(self, path: Path, memory: Memory, keepers: Keepers, platform: Platform) -> None:
+        self._path = path
+        self._memory = memory
+        self._keepers = keepers
+        self._platform = platform
+        self._turns = 0
+        self._seen: tuple[Residency, ...] = ()
+
+    def on_file(self) -> OnFile:
+        """What stands in the file now."""
+        return taken.read(self._path)
+
+    def given(self) -> frozenset[Digest]:
+        """Bodies whose engines were given back: no strays."""
+        return frozenset(g.body for g in self.on_file().given)
+
+    def external(self) -> tuple[Residency, ...]:
+        """Engines that are not ours, as of the last look."""
+        return self._seen
+
+    async def give_back(self, busy: Iterable[Digest], tell: Callable[[Event], Awaitable[bool]]) -> None:
+        """Forget what people asked for, unless somebody is working on it in this moment."""
+        wanted = {g.body for g in self.on_file().given} - set(busy)
+        for body in sorted(wanted & set(self._memory.host.held)):
+            await tell(GivenBack(body))
+
+    async def look(self, http: aiohttp.ClientSession) -> None:
+        """Every so many turns: which engines run here that are not ours."""
+        self._turns += 1
+        if self._turns % EVERY != 1:
+            return
+        handles = {body: h.handle for body, h in self._memory.host.held.items() if h.handle is not None}
+        ours = frozenset(await self._keepers.processes_of(handles))
+        found = await external.look(self._platform, http, ours, self.given())
+        notes = {t.handle.pid: ", taken over" for t in self.on_file().taken}
+        self._seen = tuple(r for e in found for r in e.residencies(notes.get(e.pid, "")))
+
+    async def match(self, held: Held, model: Path, http: aiohttp.ClientSession, engine: Engine) -> Handle | None:
+        """An engine that was taken over and is what a launch wants: same engine, id, file and lanes. None: start one.
+
+        Asked before it is adopted, since one that differs is a person's own and not to be ended for it.
+        """
+        used = {h.handle for h in self._memory.host.held.values() if h.handle is not None and h.body != held.body}
+        launch = held.warm.launch
+        for one in self.on_file().taken:
+            if one.engine != launch.engine or launch.profile not in one.lists or _same(one.handle, used):
+                continue
+            if not names(one, model) or await self._keepers.judge(held.body, one.handle) is not Proof.OURS:
+                continue
+            key = await asyncio.to_thread(_key, one.handle)
+            door = Door(port=one.handle.port, key=key, alias=launch.profile, launch=launch)
+            with contextlib.suppress(EngineSilent):
+                if await engine.listed(http, door) and await engine.contradiction(http, door) is None:
+                    return one.handle
+        return None
+
+
+def names(one: Taken, model: Path) -> bool:
+    """Whether its command line names the proved file of the artifact, or the folder that it lies in."""
+    wanted = {str(model), str(model.resolve()), str(model.parent), str(model.parent.resolve())}
+    return bool(wanted & set(one.words))
+
+
+def _same(handle: Handle, others: set[Handle]) -> bool:
+    return any((o.pid, o.birth, o.name) == (handle.pid, handle.birth, handle.name) for o in others)
+
+
+def _key(handle: Handle) -> str:
+    return read_secret(Path(handle.key_file)).decode("ascii").strip() if handle.key_file else ""

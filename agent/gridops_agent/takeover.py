@@ -1,0 +1,232 @@
+"""Takes over an engine that runs here without gridops, and gives one back: by consent at the host, without a restart.
+
+Both only write down what a person said (`keep.taken`), after the engine was proved to be what it seems; the running
+agent does the rest. An engine that was taken over becomes a residency when a plan wants exactly what it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+
+from gridops.base.codes import refusals as codes
+from gridops.base.errors import BadSetup, Refusal
+from gridops.disk.keyring import read_secret
+from gridops_agent.config import Config
+from gridops_agent.core.state import Handle, Held
+from gridops_agent.keep import external, systemctl, taken
+from gridops_agent.keep.external import External
+from gridops_agent.keep.family import family
+from gridops_agent.keep.taken import Given, Hands, Taken
+from gridops_agent.keep.unit_files import DropIns, user_folder
+from gridops_agent.keep.ways import Unit
+from gridops_agent.ledger import Ledger
+from gridops_agent.platform import here
+
+LOOPBACK = ("127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person named, and the key that the engine asks its callers for."""
+
+    target: str
+    key_file: str = ""
+
+
+async def found(config: Config, wish: Wish) -> Taken:
+    """The engine that was named, proved and asked what it serves. Raises Refusal; changes nothing."""
+    handle, engine = _resolve(config, wish)
+    if any(_same(t.handle, handle) for t in taken.read(config.hands).taken):
+        raise Refusal(codes.NOT_OURS.code, f"{wish.target} was taken over already")
+    key = read_secret(handle.key_file).decode("ascii").strip() if handle.key_file else ""
+    async with aiohttp.ClientSession(trust_env=False) as http:
+        seen = await external.asked(http, engine, key)
+    if not seen.lists:
+        raise Refusal(
+            codes.NOT_OURS.code,
+            f"{wish.target} lists no model at port {engine.port}",
+            hints=("if it asks for a key: --key-file FILE",),
+        )
+    return Taken(handle=handle, engine=engine.engine, lists=seen.lists, words=engine.words, at_ms=0)
+
+
+def keep(config: Config, one: Taken, now_ms: int) -> None:
+    """Write it down; a unit also gets its drop-in, so that systemd restarts it behind nobody's back."""
+    hands = taken.read(config.hands)
+    if one.handle.keeper == "unit":
+        units = config.ways.units
+        unit = next(u for u in units if u.name == one.handle.name)
+        DropIns(user_folder(), str(config.state.resolve()), units).write(unit, "taken-over")
+        systemctl.reload()
+    taken.write(config.hands, replace(hands, taken=(*hands.taken, replace(one, at_ms=now_ms))))
+
+
+def give_back(config: Config, target: str, now_ms: int) -> str:
+    """Write down that a residency, or what was taken over, is a person's again. Says which one it was."""
+    hands = taken.read(config.hands)
+    held = _held(config, target)
+    if held is not None:
+        handle = held.handle
+        given = Given(body=held.body, replica=held.replica, at_ms=now_ms)
+        left = tuple(t for t in hands.taken if handle is None or not _same(t.handle, handle))
+        taken.write(config.hands, Hands(taken=left, given=(*hands.given, given)))
+        return f"{held.replica}, {'no process' if handle is None else _called(handle)}"
+    left = tuple(t for t in hands.taken if target not in (t.called, str(t.handle.pid)))
+    if left == hands.taken:
+        raise Refusal(codes.NO_RESIDENCY.code, f"nothing here is called {target}", hints=("gridops-agent status",))
+    taken.write(config.hands, replace(hands, taken=left))
+    return target
+
+
+def _held(config: Config, target: str) -> Held | None:
+    ledger = Ledger.look(config.ledger)
+    try:
+        rows = ledger.load("").held.values()
+    finally:
+        ledger.close()
+    matching = [h for h in rows if target in (h.replica, h.body)]
+    if len(matching) > 1:
+        bodies = ", ".join(sorted(h.body for h in matching))
+        raise Refusal(codes.NO_RESIDENCY.code, f"{target} is here more than once: name one of {bodies}")
+    return matching[0] if matching else None
+
+
+def _resolve(config: Config, wish: Wish) -> tuple[Handle, External]:
+    if wish.target.isdigit():
+        return _process(config, int(wish.target), wish.key_file)
+    if wish.target.endswith(".service"):
+        return _unit(config, wish.target)
+    return _container(config, wish)
+
+
+def _process(config: Config, pid: int, key_file: str) -> tuple[Handle, External]:
+    engine = _engine(config, frozenset((pid,)), f"pid {pid}")
+    try:
+        owner = psutil.Process(engine.pid).uids().real
+    except psutil.Error as error:
+        raise Refusal(codes.NOT_OURS.code, f"pid {pid} is gone") from error
+    if owner not in (os.geteuid(), *((owner,) if os.geteuid() == 0 else ())):
+        raise Refusal(codes.NOT_OURS.code, f"pid {pid} is another person's process (uid {owner})")
+    handle = Handle(
+        pid=engine.pid,
+        birth=engine.birth,
+        port=engine.port,
+        key_file=_absolute(key_file),
+        executable=engine.executable,
+        settled=True,
+        taken=True,
+    )
+    return handle, engine
+
+
+def _unit(config: Config, name: str) -> tuple[Handle, External]:
+    unit: Unit | None = next((u for u in config.ways.units if u.name == name), None)
+    if unit is None:
+        raise BadSetup(
+            f"{config.file} does not say what {name} serves",
+            hints=(f'[units."{name}"]', 'engine = "llama.cpp"', 'profile = "..."', "port = ..."),
+        )
+    seen = systemctl.show(name)
+    if not seen.lives or not seen.pid:
+        raise Refusal(codes.NOT_OURS.code, f"{name} does not run")
+    main = here().process(seen.pid)
+    pids = frozenset(p.pid for p in family(here(), main)) if main is not None else frozenset((seen.pid,))
+    engine = _engine(config, pids, name)
+    if engine.port != unit.port:
+        raise Refusal(codes.NOT_OURS.code, f"{name} listens at port {engine.port}, {config.file} says {unit.port}")
+    handle = Handle(
+        pid=seen.pid,
+        birth=seen.life,
+        port=unit.port,
+        key_file=unit.key_file,
+        executable=here().executable(seen.pid),
+        settled=True,
+        keeper="unit",
+        name=name,
+        taken=True,
+    )
+    return handle, engine
+
+
+def _container(config: Config, wish: Wish) -> tuple[Handle, External]:
+    if not config.ways.images:
+        raise BadSetup(f"{config.file} runs no engine as a container", hints=('[engines.vllm] container = "..."',))
+    from gridops_agent.keep.container_api import Containers
+
+    seen = Containers(config.ways.socket).inspect(wish.target)
+    if seen is None or not seen["State"].get("Running"):
+        raise Refusal(codes.NOT_OURS.code, f"no container {wish.target} runs here")
+    words = _outside(seen)
+    engine = external.engine_of(words)
+    if engine is None:
+        raise Refusal(codes.NOT_OURS.code, f"{wish.target} runs no engine that is known: {' '.join(words[:3])}")
+    policy = (seen["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no"
+    if policy != "no":
+        hint = f"docker update --restart no {wish.target}"
+        raise Refusal(codes.NOT_OURS.code, f"the runtime would restart {wish.target} by itself", hints=(hint,))
+    ports = [p for bound in (seen["NetworkSettings"].get("Ports") or {}).values() for p in bound or ()]
+    if len(ports) != 1 or ports[0].get("HostIp") not in LOOPBACK:
+        raise Refusal(codes.NOT_OURS.code, f"{wish.target} must publish one port, on 127.0.0.1 only")
+    handle = Handle(
+        pid=int(seen["State"].get("Pid") or 0),
+        birth=str(seen["State"]["StartedAt"]),
+        port=int(ports[0]["HostPort"]),
+        key_file=_absolute(wish.key_file),
+        executable=str(seen["Image"]),
+        settled=True,
+        keeper="container",
+        name=str(seen["Id"]),
+        taken=True,
+    )
+    return handle, External(engine, handle.pid, handle.birth, handle.executable, words, handle.port)
+
+
+def _outside(seen: Mapping[str, Any]) -> tuple[str, ...]:
+    """Its command line with the paths of this host in place of those of its mounts."""
+    config = seen["Config"]
+    inside = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
+    places = {m.get("Destination") or m.get("Target"): m.get("Source") for m in _mounts(seen)}
+    return tuple(_mapped(str(word), places) for word in inside)
+
+
+def _mounts(seen: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(seen.get("Mounts") or ()), *(seen["HostConfig"].get("Mounts") or ())]
+
+
+def _mapped(word: str, places: Mapping[Any, Any]) -> str:
+    for inner, outer in sorted(places.items(), key=lambda place: -len(str(place[0]))):
+        if word == inner or word.startswith(f"{inner}/"):
+            return f"{outer}{word[len(str(inner)) :]}"
+    return word
+
+
+def _engine(config: Config, pids: frozenset[int], called: str) -> External:
+    """The engine among these processes. One that carries an agent's mark is that agent's already."""
+    given = frozenset(g.body for g in taken.read(config.hands).given)
+    engines = external.engines_here(here(), frozenset(), given)
+    engine = next((e for e in engines if e.pid in pids), None)
+    if engine is None:
+        raise Refusal(
+            codes.NOT_OURS.code,
+            f"{called} is no engine that can be taken over: none that is known, not listening, or an agent's own",
+        )
+    return engine
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).absolute()) if path else ""
+
+
+def _same(one: Handle, other: Handle) -> bool:
+    return (one.pid, one.birth, one.name) == (other.pid, other.birth, other.name)
+
+
+def _called(handle: Handle) -> str:
+    return handle.name or f"pid {handle.pid}"
