@@ -107,6 +107,7 @@ class Config:
         """Where `join` puts the pinned llama.cpp runtime when this machine has none."""
         return self.state / "runtime"
 
+    @property
     def hands(self) -> Path:
         """What people at this host handed over or took back."""
         return self.state / "hands.json"

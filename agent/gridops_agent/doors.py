@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from gridops.base.ids import Digest, short
 from gridops.disk.keyring import create_secret, read_secret
 from gridops_agent.core.state import Held
 from gridops_agent.engines.base import Door
+
+OLD_FOLDERS = 20
 
 
 class Doors:
@@ -44,3 +49,12 @@ class Doors:
         path = self.folder(body) / "engine.key"
         self._keys.pop(str(path), None)
         path.unlink(missing_ok=True)
+
+    def tidy(self, held: Iterable[Digest]) -> None:
+        """Logs of engines that are gone are kept for a while, not for ever."""
+        kept = {self.folder(body) for body in held}
+        with contextlib.suppress(OSError):
+            old = [f for f in self._engines.iterdir() if f not in kept]
+            old.sort(key=lambda f: f.stat().st_mtime)
+            for folder in old[:-OLD_FOLDERS]:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
 import signal
 from collections import Counter
 
@@ -65,7 +64,6 @@ MEASURE_S = 5.0
 PENDING_S = 1.0
 RETRY_S = (1.0, 30.0)
 BEAT_GAP_S = 0.1
-OLD_ENGINE_FOLDERS = 20
 _AWAY = (ResidencyState.OFFLOADED, ResidencyState.WARMING)
 
 
@@ -204,7 +202,7 @@ class Agent:
         self._changed(self.memory.host)  # what is ready serves on, whatever comes next
         found = {body: await self._look_for(held) for body, held in self.memory.host.held.items()}
         await self.effects.tell(Resumed(found))
-        self._tidy_engine_folders()
+        self.doors.tidy(self.memory.host.held)
 
     async def _look_for(self, held: Held) -> Found:
         """What is left of a residency after the agent was away."""
@@ -403,12 +401,3 @@ class Agent:
         talk = "stale" if self._talk == "fresh" and not self.hours.fresh() else self._talk
         live = Live(os.getpid(), self._clock.wall_ms(), self._heard_ms, talk, self._readings())
         write_live(self.config.status, self.memory.host, live)
-
-    def _tidy_engine_folders(self) -> None:
-        """Logs of engines that are gone are kept for a while, not for ever."""
-        kept = {self.doors.folder(body) for body in self.memory.host.held}
-        with contextlib.suppress(OSError):
-            old = [f for f in self.config.engines.iterdir() if f not in kept]
-            old.sort(key=lambda f: f.stat().st_mtime)
-            for folder in old[:-OLD_ENGINE_FOLDERS]:
-                shutil.rmtree(folder, ignore_errors=True)
