@@ -204,7 +204,7 @@ def _occupies(decision: Decision) -> bool:
 def _vacates(decision: Decision) -> bool:
     """It gives up room that it takes now."""
     return decision.kind in (DecisionKind.MOVE, DecisionKind.REMOVE) or (
-        decision.kind is DecisionKind.CHANGE and _restarts(decision)
+        decision.kind is DecisionKind.CHANGE and (_restarts(decision) or decision.source != decision.target)
     )
 
 

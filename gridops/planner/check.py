@@ -169,8 +169,8 @@ def _takes_away(view: View) -> Iterator[str]:
 
 
 def _goes_on(view: View, decision: Decision) -> bool:
-    """Does a replica of the profile that serves now (or that nobody reports about) keep a place?"""
-    after = view.placed.keys()
+    """Does a replica of the profile that serves now (or that nobody reports about) keep a place, by whatever name?"""
+    after = {old.replica for a in view.plan.placement if (old := view.former(a)) is not None} | view.placed.keys()
     serving = {
         r.replica
         for report in view.reports.values()

@@ -28,6 +28,8 @@ class _Queue:
     def __init__(self, puzzle: Puzzle, movers: list[int]) -> None:
         self.puzzle = puzzle
         self._taken: defaultdict[tuple[int, int], int] = defaultdict(int)
+        self._gpu: defaultdict[tuple[int, int], int] = defaultdict(int)
+        """Of this, what counts against the share of a pool that GPU work may use."""
         self._seats: defaultdict[int, int] = defaultdict(int)
         sources = {self._home(n).host for n in movers}
         # Who arrives where nobody leaves comes up at once.
@@ -60,12 +62,17 @@ class _Queue:
         self._seats[spot.host] += sign
         for column, amount in self._parts(spot):
             self._taken[spot.host, column] += sign * amount
+        for column in spot.pools if spot.option.gpu else ():
+            self._gpu[spot.host, column] += sign * spot.option.need
 
     def _comes_up(self, spot: Spot) -> bool:
         ground, host = self.puzzle.ground, spot.host
         if ground.slots[host] - self._seats[host] <= 0:
             return False
-        return all(ground.free[host][c] - self._taken[host, c] >= amount for c, amount in self._parts(spot))
+        gpu = spot.pools if spot.option.gpu else ()
+        return all(ground.free[host][c] - self._taken[host, c] >= amount for c, amount in self._parts(spot)) and all(
+            ground.gpu[host][c] - self._gpu[host, c] >= spot.option.need for c in gpu
+        )
 
     def _parts(self, spot: Spot) -> list[tuple[int, int]]:
         parts = [(c, spot.option.need) for c in spot.pools]

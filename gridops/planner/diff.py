@@ -187,8 +187,11 @@ def _seated(
         else terms_differences(before.terms.get(old.profile), after.terms.get(new.profile))
     )
     renamed = (Change(field="profile", old=old.profile, new=new.profile),) if old.profile != new.profile else ()
-    # A new name says by itself that other ids are served.
-    changes = renamed + tuple(c for c in launches + terms if not renamed or c.field not in ("profile", "serves"))
+    # A new name says by itself that other ids are served. That a command was made under an older name says nothing: the
+    # replica has had its new one since.
+    changes = renamed + tuple(
+        c for c in launches + terms if c.field != "profile" and not (renamed and c.field == "serves")
+    )
     if old.seat.host != new.seat.host or (old.seat != new.seat and not launches):
         return _decision(DecisionKind.MOVE, new, old, changes, reasons)
     if changes or old.seat != new.seat:

@@ -85,7 +85,7 @@ class Permit:
         return False
 
     def pardoned(self, n: int) -> bool:
-        """Has somebody who matters more come to its home?"""
+        """Has somebody who matters more come to its home? Who only changed places there with its like has not."""
         puzzle, pieces = self.puzzle, self.puzzle.pieces
         home = pieces[n].home
         assert home is not None, "it has a home"
@@ -98,9 +98,16 @@ class Permit:
                 and not other.meek
                 and spot is not None
                 and spot.option.firm
+                and self._more_than_before(other.kind, home.host)
             ):
                 return True
         return False
+
+    def _more_than_before(self, kind: int, host: int) -> bool:
+        pieces = self.puzzle.pieces
+        return sum(pieces[m].kind == kind for m in self.puzzle.on[host]) > sum(
+            pieces[m].kind == kind for m in self.here[host]
+        )
 
     def settle(self) -> None:
         """Pieces of one kind are alike: let those stand at home whose home is taken by their like, and let those be

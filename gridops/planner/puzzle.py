@@ -40,6 +40,7 @@ class Puzzle:
     stake: int = 0
     claim: int = 0
     short: int = 0
+    """Failure domains that are missing, of those kinds alone that lack more of them than they did where they stood."""
     start_ms: int = 0
     moved: int = 0
     dropped: int = 0
@@ -54,6 +55,8 @@ class Puzzle:
     """The most that any pool of a host has free, its RAM apart where it has others; -1 where there is no slot left."""
     _pools_of: list[tuple[int, ...]] = field(default_factory=list)
     _weights: list[int] = field(default_factory=list)
+    _lacked: list[int] = field(default_factory=list)
+    """Failure domains that each kind lacks where it stands: that there are fewer of the kind then is no gain."""
     _social: bool = False
 
     def __post_init__(self) -> None:
@@ -71,6 +74,7 @@ class Puzzle:
         self.room = [0] * hosts
         for host in range(hosts):
             self._note(host)
+        self._lacked = self._lacking_at_home()
         self._social = any(k.company <= len(self.kinds) for k in self.kinds)
         for host, counts in enumerate(self.ground.counts):
             for kind, many in counts.items():
@@ -78,6 +82,21 @@ class Puzzle:
                     self._count(kind, host, many)
         for n, piece in enumerate(self.pieces):
             self._loosen(n, piece)
+
+    def _lacking_at_home(self) -> list[int]:
+        hosts: list[list[int]] = [[] for _ in self.kinds]
+        for host, counts in enumerate(self.ground.counts):
+            for kind, many in counts.items():
+                if kind >= 0:
+                    hosts[kind] += [host] * many
+        for piece in self.pieces:
+            if piece.home is not None:
+                hosts[piece.kind].append(piece.home.host)
+        found = []
+        for rules, here in zip(self.kinds, hosts, strict=True):
+            used = {rules.domains[h] for h in here} - {-1} if rules.domains is not None else set()
+            found.append(max(0, min(rules.spread, len(here)) - len(used)))
+        return found
 
     @property
     def value(self) -> tuple[int, int, int, int, int, int, int]:
@@ -236,6 +255,7 @@ class Puzzle:
             placed[number] += by
         else:
             here, where = self.domains[number], kind.domains[host]
+            least = self._lacked[number]
             before = min(kind.spread, placed[number]) - len(here)
             placed[number] += by
             if where >= 0:
@@ -245,7 +265,7 @@ class Puzzle:
                 else:
                     del here[where]
             after = min(kind.spread, placed[number]) - len(here)
-            self.short += (max(0, after)) - (max(0, before))
+            self.short += max(least, after) - max(least, before)
         if placed[number] == 0:
             self.stake += kind.weight
 

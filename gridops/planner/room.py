@@ -53,7 +53,7 @@ def _make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
             return _search(seats, (), draft.world.budgets.moves.per_plan, 0, close).still
         _repack(seats)
         return ()
-    needs, chosen = Needs(draft.world), {i.replica for i in wanting}
+    needs, chosen, before = Needs(draft.world), {i.replica for i in wanting}, len(draft.board.log)
     others = [i for i in left if i.replica not in chosen and i not in pinned]
     meek = [i for i in wanting if is_meek(draft, i, needs)]
     shy = {i.replica for i in meek}
@@ -69,7 +69,9 @@ def _make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     if meek:
         # An inference may use what is free and what can be moved; nobody loses a place for it.
         still = (*still, *_search(seats, meek, moves, 0).still)
-    return (*others, *still)
+    left = (*others, *still)
+    # Whoever moved later than one of these was refused may have left a seat, or the price of a host.
+    return seat(seats, left) if len(draft.board.log) > before and not _is_full(seats) else left
 
 
 def _drops(draft: Draft) -> int:
@@ -123,9 +125,13 @@ def _search(seats: Seats, wanting: Sequence[Item], moves: int, drops: int, seate
     seated = {m.item.replica for m, spot in zip(movers.movers, puzzle.at, strict=True) if m.item and spot is not None}
     # The search keeps failure domains apart; where that is not feasible, a seat in the same one is better than none.
     still = [*(i for i in wanting if i.replica not in seated), *lost]
+    return _Made(moved, dropped, tuple(still) if _is_full(seats) else seat(seats, still))
+
+
+def _is_full(seats: Seats) -> bool:
+    """No host has a slot left."""
     seats.grid.refresh()
-    full = not bool((seats.grid.present < seats.grid.limit).any())
-    return _Made(moved, dropped, tuple(still) if full else seat(seats, still))
+    return not bool((seats.grid.present < seats.grid.limit).any())
 
 
 def _spread_out(movers: Movers) -> None:

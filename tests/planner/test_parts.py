@@ -9,7 +9,7 @@ import pytest
 from gridops.base.ids import HostId, ProfileName
 from gridops.base.record import digest_of
 from gridops.model.fleet import Drain
-from gridops.model.plan import Change, Cost, Plan
+from gridops.model.plan import Change, Cost, DecisionKind, Plan
 from gridops.model.policy import BudgetPolicy, PriceCeiling, ScopeBudgets
 from gridops.model.profile import Colocation, DeviceNeed, EngineArg, PlacementRules, Restart
 from gridops.planner.check import check
@@ -215,6 +215,20 @@ def test_a_held_rename_keeps_the_old_name() -> None:
     held = part(wanted, made, number["other/1"])
     assert set(seats(held)) == {"old/1", "old/2", "other/1"}
     assert {t.profile for t in held.terms} == {"old", "other"}
+
+
+def test_a_replica_that_moves_after_its_profile_was_renamed_keeps_its_name_where_the_move_is_held() -> None:
+    """What runs was started under the old name; the move starts it anew under the one that it has had since."""
+    fleet = converged(profile("old", 2))
+    new = profile("new", 2, configs=profile("old").configs, renamed_from=ProfileName("old"))
+    renamed = fleet.but(profiles=(new,))
+    renamed = renamed.applied(renamed.plan())
+    wanted = renamed.but(profiles=(new, profile("other")), drains=(Drain(host=HOSTS[0].id, reason="fan"),))
+    made = wanted.plan()
+    (move,) = (d for d in made.decisions if d.kind is DecisionKind.MOVE)
+    assert move.changes == ()
+    held = part(wanted, made, next(d.change_set for d in made.decisions if d.replica == "other/1"))
+    assert seats(held) == {**seats(renamed.parent), "other/1": seats(made)["other/1"]}  # type: ignore[arg-type]
 
 
 def test_a_first_plan_in_part_has_no_terms_of_what_is_held() -> None:

@@ -11,12 +11,13 @@ from gridops.planner.circles import deadlocked
 from gridops.planner.draft import begin
 from gridops.planner.gather import gather
 from gridops.planner.movers import gather_movers
+from gridops.planner.pieces import Kind, Option, Piece, Spot
 from gridops.planner.place import place
 from gridops.planner.puzzle import Puzzle
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
 from gridops.planner.views import look
-from tests.planner.puzzles import plain, puzzle, state, wrongs
+from tests.planner.puzzles import one_pool, plain, puzzle, state, wrongs
 from tests.planner.worlds import change, later, make_fleet, rolled
 
 WORLDS = range(60)
@@ -111,3 +112,31 @@ def test_a_chain_with_a_free_end_is_no_circle() -> None:
 
 def test_a_circle_of_three_is_one() -> None:
     assert deadlocked(plain([(0, 1), (1, 2), (2, 0)], [6, 6, 6], 10))
+
+
+def test_on_the_share_for_gpu_work_two_of_one_replica_need_room_for_both() -> None:
+    """Half of the memory may be GPU work: the new process of the same replica does not come up beside the old one."""
+    for share, stuck in ((10, True), (12, False)):
+        wide, small = (Option(n, (0,), ((0,),), 1, need, 0, True, 1, 0) for n, need in enumerate((8, 4)))
+        ground = one_pool([20])
+        ground.gpu[0][0] = share
+        home = Spot(0, wide, (0,))
+        made = Puzzle([Kind(1, lambda o=(wide, small): {0: o})], [Piece(0, home)], ground)  # type: ignore[misc]
+        made.put(0, Spot(0, small, (0,)))
+        assert deadlocked(made) is stuck
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+def test_fewer_of_a_kind_in_one_domain_are_no_gain(copies: int) -> None:
+    """They lack a failure domain where they stand, and lack it just as well when one of them has gone."""
+    option = Option(0, (0,), ((0,),), 1, 5, 0, False, 1, 0)
+    kind = Kind(1, lambda: dict.fromkeys(range(4), (option,)), domains=(0, 0, 0, 1), spread=2)
+    homes = [Spot(n, option, (0,)) for n in range(copies)]
+    made = Puzzle([kind], [Piece(0, home) for home in homes], one_pool([10] * 4))
+    for n, home in enumerate(homes):
+        made.put(n, home)
+    before = made.short
+    made.take(0)
+    assert made.short == before
+    made.put(0, Spot(3, option, (0,)))
+    assert made.short == before, "nor is it one that somebody moves who was not asked to"

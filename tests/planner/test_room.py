@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gridops.base.ids import HostId
+from gridops.base.ids import HostId, ProfileName
 from gridops.model.forecast import Evidence
 from gridops.model.plan import DecisionKind, HostLine, Plan
 from gridops.model.policy import BudgetPolicy, MoveLimits, PriceCeiling, ScopeBudgets, Search
@@ -44,6 +44,14 @@ def test_the_checker_notices_when_nobody_who_serves_is_left() -> None:
     warming = tuple(replace(r, state=ResidencyState.WARMING) for r in there.residencies)
     notes = check(made, fleet.reporting(stays.seat.host, residencies=warming).inputs())
     assert any("gives way, and no other replica of low that serves goes on" in note for note in notes)
+
+
+def test_who_goes_on_under_another_name_goes_on() -> None:
+    """A profile is renamed in the very commit for which one of it gives way."""
+    renamed = replace(LOW, name=ProfileName("fresh"), renamed_from=LOW.name)
+    made = wants(standing(LOW), HIGH).but(profiles=(HIGH, renamed)).plan()
+    assert len(gave_way(made)) == 1
+    assert sorted(a.profile for a in made.placement) == ["fresh", "high"]
 
 
 def test_nobody_gives_way_while_many_hosts_are_silent_at_once() -> None:
