@@ -10,7 +10,6 @@ meet every rule, standing ones only those that running on does not excuse.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -18,15 +17,15 @@ from gridops.base import canon, limits
 from gridops.base.codes import placement as codes
 from gridops.base.ids import Digest, HostId, ReplicaId
 from gridops.base.record import digest_of, to_data
-from gridops.model.fleet import HostClass
-from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan, Terms, Unplaced
-from gridops.model.policy import ActionClass, Risk
+from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan, Unplaced
 from gridops.model.profile import Downtime
 from gridops.model.snapshot import (
     ResidencyState,
 )
+from gridops.planner.check_bound import bound, numbers, terms, told
+from gridops.planner.check_decisions import authority, decisions, displaced
 from gridops.planner.check_leaves import leaves
-from gridops.planner.check_seats import beside, counts, hosts, memory, policy, price
+from gridops.planner.check_seats import beside, claims, counts, hosts, memory, policy, price
 from gridops.planner.check_view import Given, View
 
 PPM = 1_000_000
@@ -40,8 +39,9 @@ def check(plan: Plan, inputs: Given, *, partial: bool = False) -> tuple[str, ...
     `partial`: the plan carries out only some of the decisions (`restrict`), so that not every wanted replica appears.
     """
     view = View(plan, inputs, partial)
-    rules = [_document, _references, hosts, policy, memory, beside, counts, price, leaves, _decisions, _takes_away]
-    rules += [] if partial else [_complete, _promises]
+    rules = [_document, bound, _references, terms, hosts, policy, claims, memory, beside, counts, price]
+    rules += [decisions, authority, leaves, _takes_away]
+    rules += [] if partial else [displaced, numbers, told, _complete, _promises]
     return tuple(sorted({note for rule in rules for note in rule(view)}))
 
 
@@ -71,11 +71,11 @@ def _document(view: View) -> Iterator[str]:
 
 def _references(view: View) -> Iterator[str]:
     """Everything a replica needs to be started stands in the plan, and nothing that no replica needs."""
-    terms = {t.profile for t in view.plan.terms}
+    named = {t.profile for t in view.plan.terms}
     for a in view.plan.placement:
         if a.launch not in view.launches:
             yield f"{a.replica} runs a launch that the plan does not hold"
-        if a.profile not in terms:
+        if a.profile not in named:
             yield f"{a.replica} has no terms"
         if not a.replica.startswith(f"{a.profile}/"):
             yield f"{a.replica} is not a replica of {a.profile}"
@@ -83,80 +83,11 @@ def _references(view: View) -> Iterator[str]:
         yield f"launch {unused} belongs to no replica"
 
 
-def _decisions(view: View) -> Iterator[str]:
-    """The decisions are exactly the difference between parent and placement, and say how grave they are."""
-    plan = view.plan
-    expected = dict(_differences(view))
-    listed = {(d.kind, d.replica): (d.source, d.target) for d in plan.decisions}
-    for kind, replica in sorted(expected.keys() - listed.keys()):
-        yield f"the plan does {kind.value} {replica} and no decision says so"
-    for kind, replica in sorted(listed.keys() - expected.keys()):
-        yield f"decision {kind.value} {replica} has no difference behind it"
-    for key in sorted(expected.keys() & listed.keys()):
-        if expected[key] != listed[key]:
-            yield f"decision {key[0].value} {key[1]} names other seats than the placement"
-    left = {a.profile for a in plan.placement} | {view.names.get(a.profile, a.profile) for a in plan.placement}
-    for d in plan.decisions:
-        if d.kind is not DecisionKind.REMOVE:
-            continue
-        last = d.profile not in left and d.cause.kind is not CauseKind.HOST_LOST
-        if d.last_replica != last:
-            yield f"removing {d.replica} {'does not say that it is' if last else 'says that it is'} the last replica"
-        gone = d.profile not in view.profiles and d.profile not in view.names.values()
-        if (last or gone) and d.risk is not Risk.DESTRUCTIVE:
-            yield f"removing {d.replica} takes something for good and is called {d.risk.value}"
-        if gone and d.action_class is not ActionClass.REMOVE:
-            yield f"removing {d.replica} of a profile that is gone is called {d.action_class.value}"
-    for d in plan.decisions:
-        placed = view.placed.get(d.replica)
-        if d.target is not None and (placed is None or d.launch != placed.launch):
-            yield f"decision {d.kind.value} {d.replica} does not say what will run"
-
-
-def _differences(view: View) -> Iterator[tuple[tuple[DecisionKind, ReplicaId], tuple[object, object]]]:
-    parent = view.inputs.parent
-    was = {t.profile: t for t in parent.terms} if parent is not None else {}
-    now = {t.profile: t for t in view.plan.terms}
-    survives = set()
-    placed = {d.replica for d in view.plan.decisions if d.kind is DecisionKind.PLACE}
-    for a in view.plan.placement:
-        old = view.former(a)
-        if old is None:
-            yield (DecisionKind.PLACE, a.replica), (None, a.seat)
-            continue
-        survives.add(old.replica)
-        if old.seat.host != a.seat.host or (old.seat != a.seat and old.launch == a.launch):
-            yield (DecisionKind.MOVE, a.replica), (old.seat, a.seat)
-        elif (
-            old.launch != a.launch
-            or old.replica != a.replica
-            or _acts_otherwise(was.get(old.profile), now.get(a.profile))
-        ):
-            yield (DecisionKind.CHANGE, a.replica), (old.seat, a.seat)
-        elif a.replica in placed:
-            # Started again where it stands: only when its host says that nothing of it runs, and could take it.
-            names = view.known_as(a)
-            mine = [r for r in view.live(a.seat.host) if r.replica in names and r.identity == a.launch]
-            if view.beat(a.seat.host) is None and all(r.state is ResidencyState.FAILED for r in mine):
-                yield (DecisionKind.PLACE, a.replica), (None, a.seat)
-    for replica, old in view.before.items():
-        if replica not in survives:
-            yield (DecisionKind.REMOVE, replica), (old.seat, None)
-    for missing in view.plan.report.unplaced:
-        yield (DecisionKind.CANNOT_PLACE, missing.replica), (None, None)
-
-
-def _acts_otherwise(old: Terms | None, new: Terms | None) -> bool:
-    if old is None or new is None:
-        return False
-    return (old.serves, old.restart, old.timing.drain_ms) != (new.serves, new.restart, new.timing.drain_ms)
-
-
 def _takes_away(view: View) -> Iterator[str]:
     """What may not be taken: anything after mass silence; and a serving replica whose profile refuses downtime."""
     taking = [d for d in view.plan.decisions if d.source is not None and d.source != d.target]
     taking += [d for d in view.plan.decisions if d.kind is DecisionKind.CHANGE and d.cost.dip]
-    if _mass_silence(view):
+    if view.mass_silent:
         for d in taking:
             yield f"{d.kind.value} {d.replica} takes something away although many hosts fell silent at once"
     for d in taking:
@@ -183,27 +114,6 @@ def _goes_on(view: View, decision: Decision) -> bool:
     return bool(after & (before if view.declared else serving))
 
 
-def _mass_silence(view: View) -> bool:
-    rule, beat = view.desired.planning.heartbeat.mass_stale, view.desired.planning.heartbeat
-    dedicated, silent = 0, []
-    drained = {d.host for d in view.desired.drains if d.until_ms is None or d.until_ms > view.inputs.now_ms}
-    keys = {k.host for k in view.desired.keys if not k.expunged}
-    for host in view.hosts.values():
-        if host.host_class is not HostClass.DEDICATED or host.scope != view.plan.scope or host.id in drained:
-            continue
-        if view.declared or host.id not in keys or host.id in view.inputs.written_off:
-            continue
-        dedicated += 1
-        report = view.reports.get(host.id)
-        since = report.observed_ms if report is not None else view.inputs.watching_since_ms
-        gone = report is not None and report.goodbye
-        if since is not None and not gone and view.clock - since > beat.stale_after_ms:
-            silent.append(since)
-    silent.sort()
-    most = max((bisect_right(silent, first + rule.within_ms) - n for n, first in enumerate(silent)), default=0)
-    return most >= rule.at_least and most * PPM >= rule.share_ppm * dedicated
-
-
 def _complete(view: View) -> Iterator[str]:
     """Every wanted replica stands somewhere or is reported once, with one headline and one line per declared host."""
     missing = [u.replica for u in view.plan.report.unplaced]
@@ -213,7 +123,7 @@ def _complete(view: View) -> Iterator[str]:
         if not u.code.startswith("GO5") or not u.detail:
             yield f"{u.replica} is unplaced without a headline"
         yield from _reasons(view, u, lines=len(missing) * len(view.hosts))
-    silence = _mass_silence(view)
+    silence = view.mass_silent
     for profile in view.profiles.values():
         wanted = view.wanted(profile)
         have, short = len(view.of.get(profile.name, ())), view.missing[profile.name]
@@ -248,7 +158,7 @@ def _promises(view: View) -> Iterator[str]:
     """Pins and failure domains are kept, or the report says that they are not."""
     waiting = {line.detail.partition("/")[0] for line in view.plan.report.waiting}
     short = {s.profile for s in view.plan.report.shortfalls if s.code == SPREAD_SHORT}
-    silence = _mass_silence(view)
+    silence = view.mass_silent
     for profile in view.profiles.values():
         hosts = {a.seat.host for a in view.of.get(profile.name, ())}
         for pin in profile.placement.pins:

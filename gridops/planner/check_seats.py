@@ -12,7 +12,7 @@ from gridops.base.codes import placement as codes
 from gridops.base.ids import DeviceId, HostId
 from gridops.model.fleet import Device, DeviceKind, Host
 from gridops.model.plan import Assignment, Launch
-from gridops.model.profile import Config, Profile
+from gridops.model.profile import Config, FootprintSource, Profile
 from gridops.model.snapshot import (
     DeviceReport,
     HostReport,
@@ -164,6 +164,60 @@ def _config(profile: Profile | None, launch: Launch) -> Config | None:
         if same == mine and launch.backend in c.backends:
             return c
     return None
+
+
+def claims(view: View) -> Iterator[str]:
+    """A new seat takes what its config needs, and one that stands no less than that or than what it took."""
+    for a in view.plan.placement:
+        launch, profile, old = view.launches.get(a.launch), view.profiles.get(a.profile), view.former(a)
+        config = _config(profile, launch) if launch is not None else None
+        need = _need(config) if config is not None else None
+        if need is None:
+            if a.replica in view.fresh and config is not None:
+                yield f"{a.replica} is placed although nobody knows what it takes"
+            continue
+        device, beside = need
+        if _ram_of(view, a.seat.host) in a.seat.devices:
+            device, beside = device + beside, 0
+        if a.replica in view.fresh and (a.device_bytes, a.host_bytes) != (device, beside):
+            yield f"{a.replica} takes {a.device_bytes} and {a.host_bytes} bytes, {device} and {beside} needed"
+        elif old is not None and a.device_bytes + a.host_bytes < min(
+            device + beside, old.device_bytes + old.host_bytes
+        ):
+            yield f"{a.replica} is said to take less than it needs and than it took"
+
+
+def _need(config: Config) -> tuple[int, int] | None:
+    """Bytes on each device and of RAM on top, by arithmetic of its own; None where nobody knows."""
+    known, count = config.footprint, config.devices.count
+    lanes = config.lanes * ((known.fixed_per_sequence_bytes or 0) + (known.spike_per_lane_bytes or 0))
+    cells = _up((known.kv_per_1k_bytes or 0) * config.context, 1000)
+    if known.source is FootprintSource.UNKNOWN:
+        return None
+    if known.device_bytes is not None:
+        return known.device_bytes + cells + lanes, known.host_bytes or 0
+    weights, heads = sum(f.size_bytes for f in config.artifact.files), config.heads.attention
+    if known.source is not FootprintSource.DERIVED or not weights:
+        return None
+    if known.kv_per_1k_bytes is None:
+        kv = config.heads.kv if config.heads.kv is not None else heads
+        if not heads or not kv:
+            return None
+        cells = _up(_up(weights * kv * config.context, 96 * heads**2), count)
+    host = known.host_bytes if known.host_bytes is not None else 512 << 20
+    return _up(_up(weights * 11, 10), count) + cells + lanes, host
+
+
+def _up(amount: int, parts: int) -> int:
+    return -(-amount // parts)
+
+
+def _ram_of(view: View, host_id: HostId) -> DeviceId | None:
+    """The device that is the host's RAM, of those that are there."""
+    host, report = view.hosts.get(host_id), view.reports.get(host_id)
+    there = [d for d in host.devices if _there(report, d.id)] if host is not None else []
+    pools = sorted((d.kind is DeviceKind.UNIFIED, d.id) for d in there if d.kind is not DeviceKind.GPU)
+    return pools[0][1] if pools else None
 
 
 def memory(view: View) -> Iterator[str]:

@@ -5,6 +5,7 @@ Part of `check`, which says what may be imported here: nothing of the planner. D
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from gridops.model.fleet import HostClass
 from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent
 from gridops.model.learned import Learned
-from gridops.model.plan import Assignment, Plan
+from gridops.model.plan import Assignment, Decision, Plan
 from gridops.model.profile import Profile
 from gridops.model.snapshot import (
     LIVE_STATES,
@@ -25,6 +26,8 @@ from gridops.model.snapshot import (
     Snapshot,
     SnapshotSource,
 )
+
+PPM = 1_000_000
 
 
 class Given(Protocol):
@@ -83,12 +86,20 @@ class View:
         self.of: dict[ProfileName, list[Assignment]] = {}
         for a in plan.placement:
             self.of.setdefault(a.profile, []).append(a)
+        self.mass_silent = self._silence()
+        """Many hosts fell silent at once."""
         self.missing = Counter(u.replica.rpartition("/")[0] for u in plan.report.unplaced)
 
     def former(self, a: Assignment) -> Assignment | None:
         """The same replica in the parent, under its old name if it was renamed."""
         old = self.names.get(a.profile, a.profile)
         return self.before.get(ReplicaId(f"{old}/{a.replica.rpartition('/')[2]}"))
+
+    def old_launch(self, decision: Decision) -> Digest | None:
+        """What the replica of a decision ran by the parent."""
+        placed = self.placed.get(decision.replica)
+        old = self.former(placed) if placed is not None else self.before.get(decision.replica)
+        return None if old is None else old.launch
 
     def beat(self, host: HostId) -> str | None:
         """Why the host may take nothing new, or None."""
@@ -136,6 +147,26 @@ class View:
             for profile, replica in pairs:
                 self._by_profile.setdefault(profile, set()).add(replica)
         return self._by_profile
+
+    def _silence(self) -> bool:
+        rule, beat = self.desired.planning.heartbeat.mass_stale, self.desired.planning.heartbeat
+        dedicated, silent = 0, []
+        drained = {d.host for d in self.desired.drains if d.until_ms is None or d.until_ms > self.inputs.now_ms}
+        keys = {k.host for k in self.desired.keys if not k.expunged}
+        for host in self.hosts.values():
+            if host.host_class is not HostClass.DEDICATED or host.scope != self.plan.scope or host.id in drained:
+                continue
+            if self.declared or host.id not in keys or host.id in self.inputs.written_off:
+                continue
+            dedicated += 1
+            report = self.reports.get(host.id)
+            since = report.observed_ms if report is not None else self.inputs.watching_since_ms
+            gone = report is not None and report.goodbye
+            if since is not None and not gone and self.clock - since > beat.stale_after_ms:
+                silent.append(since)
+        silent.sort()
+        most = max((bisect_right(silent, first + rule.within_ms) - n for n, first in enumerate(silent)), default=0)
+        return most >= rule.at_least and most * PPM >= rule.share_ppm * dedicated
 
     def live(self, host: HostId) -> tuple[Residency, ...]:
         report = self.reports.get(host)

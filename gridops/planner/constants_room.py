@@ -16,6 +16,7 @@ STEPS_PER_MOVE = 18
 FIRST_CYCLE = 3
 SHORTEST_CYCLE = 1_000
 LONGEST_CYCLE = 36_000
+HANDFUL = 40
 RUIN_EVERY = 4
 UNMET_PPM = 500_000
 WORSE_PPM = 125_000
@@ -66,6 +67,15 @@ TABLE: tuple[Constant, ...] = (
         "some 50 ms: below that nothing is found on a few hosts either",
         "plans of a handful of hosts take twice as long",
         "on a handful of hosts chance decides",
+        "half: nothing; twice: nothing",
+    ),
+    Constant(
+        "HANDFUL",
+        HANDFUL,
+        "pieces times hosts",
+        "where a cycle brings nothing, prices of so few places are rough and may bar the best answer: one more without",
+        "fleets of ten hosts pay half as much again",
+        "a best answer on three hosts may be missed",
         "half: nothing; twice: nothing",
     ),
     Constant(

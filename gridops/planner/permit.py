@@ -75,17 +75,24 @@ class Permit:
         puzzle, serving = self.puzzle, self.serving[kind]
         return not serving or kind in puzzle.anchored or any(puzzle.at[n] is not None for n in serving)
 
-    def _pardons(self, kind: int, wanted: int) -> bool:
+    def is_result(self) -> bool:
+        """Whoever is excused is so by somebody new to the host.
+
+        On the way to a result it is enough that somebody took another pool there, or the place of its like.
+        """
+        return all(self._pardons(k, many, earned=True) for k, many in self.puzzle.gone.items())
+
+    def _pardons(self, kind: int, wanted: int, *, earned: bool = False) -> bool:
         found = 0
         for n in self.homes[kind]:
-            if self.puzzle.at[n] is not self.puzzle.pieces[n].home and self.pardoned(n):
+            if self.puzzle.at[n] is not self.puzzle.pieces[n].home and self.pardoned(n, earned=earned):
                 found += 1
                 if found >= wanted:
                     return True
         return False
 
-    def pardoned(self, n: int) -> bool:
-        """Has somebody who matters more come to its home? Who only changed places there with its like has not."""
+    def pardoned(self, n: int, *, earned: bool = False) -> bool:
+        """Has somebody who matters more come to its home?"""
         puzzle, pieces = self.puzzle, self.puzzle.pieces
         home = pieces[n].home
         assert home is not None, "it has a home"
@@ -98,7 +105,7 @@ class Permit:
                 and not other.meek
                 and spot is not None
                 and spot.option.firm
-                and self._more_than_before(other.kind, home.host)
+                and (not earned or self._more_than_before(other.kind, home.host))
             ):
                 return True
         return False

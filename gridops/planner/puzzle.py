@@ -40,7 +40,7 @@ class Puzzle:
     stake: int = 0
     claim: int = 0
     short: int = 0
-    """Failure domains that are missing, of those kinds alone that lack more of them than they did where they stood."""
+    """Failure domains that are missing. What a kind lacks where it stands is made good by new domains alone."""
     start_ms: int = 0
     moved: int = 0
     dropped: int = 0
@@ -55,8 +55,8 @@ class Puzzle:
     """The most that any pool of a host has free, its RAM apart where it has others; -1 where there is no slot left."""
     _pools_of: list[tuple[int, ...]] = field(default_factory=list)
     _weights: list[int] = field(default_factory=list)
-    _lacked: list[int] = field(default_factory=list)
-    """Failure domains that each kind lacks where it stands: that there are fewer of the kind then is no gain."""
+    _at_home: list[tuple[int, int]] = field(default_factory=list)
+    """Of each kind that lacks failure domains where it stands: how many it should have there, and how many it has."""
     _social: bool = False
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Puzzle:
         self.room = [0] * hosts
         for host in range(hosts):
             self._note(host)
-        self._lacked = self._lacking_at_home()
+        self._at_home = self._lacking_at_home()
         self._social = any(k.company <= len(self.kinds) for k in self.kinds)
         for host, counts in enumerate(self.ground.counts):
             for kind, many in counts.items():
@@ -83,7 +83,7 @@ class Puzzle:
         for n, piece in enumerate(self.pieces):
             self._loosen(n, piece)
 
-    def _lacking_at_home(self) -> list[int]:
+    def _lacking_at_home(self) -> list[tuple[int, int]]:
         hosts: list[list[int]] = [[] for _ in self.kinds]
         for host, counts in enumerate(self.ground.counts):
             for kind, many in counts.items():
@@ -95,7 +95,8 @@ class Puzzle:
         found = []
         for rules, here in zip(self.kinds, hosts, strict=True):
             used = {rules.domains[h] for h in here} - {-1} if rules.domains is not None else set()
-            found.append(max(0, min(rules.spread, len(here)) - len(used)))
+            owed = min(rules.spread, len(here))
+            found.append((owed, len(used)) if owed > len(used) else (0, 0))
         return found
 
     @property
@@ -255,8 +256,7 @@ class Puzzle:
             placed[number] += by
         else:
             here, where = self.domains[number], kind.domains[host]
-            least = self._lacked[number]
-            before = min(kind.spread, placed[number]) - len(here)
+            before = self._lacking(number)
             placed[number] += by
             if where >= 0:
                 many = here.get(where, 0) + by
@@ -264,10 +264,14 @@ class Puzzle:
                     here[where] = many
                 else:
                     del here[where]
-            after = min(kind.spread, placed[number]) - len(here)
-            self.short += max(least, after) - max(least, before)
+            self.short += self._lacking(number) - before
         if placed[number] == 0:
             self.stake += kind.weight
+
+    def _lacking(self, number: int) -> int:
+        """Domains that the kind lacks. What it lacks at home it lacks with fewer of it just as well."""
+        have, (owed, had) = len(self.domains[number]), self._at_home[number]
+        return max(0, min(self.kinds[number].spread, self.placed[number]) - have, owed - max(had, have))
 
     # -- questions ---------------------------------------------------------------------------------------------------
 

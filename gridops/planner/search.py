@@ -17,6 +17,7 @@ from gridops.planner.circles import deadlocked
 from gridops.planner.constants_room import (
     COOL_OFF_STEPS,
     FIRST_CYCLE,
+    HANDFUL,
     LONGEST_CYCLE,
     RUIN_EVERY,
     SHORTEST_CYCLE,
@@ -55,12 +56,18 @@ class Search:
         self._goal = least_unmet(puzzle, self.limits)
         length = FIRST_CYCLE * len(puzzle.pieces) * len(puzzle.on)
         length = min(LONGEST_CYCLE, max(SHORTEST_CYCLE, length))
+        few = len(puzzle.pieces) * len(puzzle.on) <= HANDFUL
         while steps < most and self._wishes():
             before = self.record
             steps += self._cycle(length, most - steps)
-            if self.record >= before:
+            if self.record < before:
+                length = min(LONGEST_CYCLE, 2 * length)
+            elif few and self.record[1] > self._goal:
+                # Prices of a handful of places are rough and bar some of them: once more without.
+                few = False
+                puzzle.charge({kind: [0] * len(puzzle.on) for kind in range(len(puzzle.kinds))})
+            else:
                 break
-            length = min(LONGEST_CYCLE, 2 * length)
         self._back()
         self._settle()
         return -(-steps // STEPS_PER_MOVE)
@@ -80,7 +87,7 @@ class Search:
     def _keep(self) -> bool:
         """Remember this state if it is the best so far and can be carried out."""
         puzzle = self.puzzle
-        if puzzle.value < self.record and not deadlocked(puzzle):
+        if puzzle.value < self.record and self.permit.is_result() and not deadlocked(puzzle):
             self.best, self.record = list(puzzle.at), puzzle.value
             return True
         return False
@@ -88,7 +95,8 @@ class Search:
     def _settle(self) -> None:
         """Pieces of one kind are alike: let those stand where it costs nothing, if all else stays as good."""
         self.permit.settle()
-        if self.puzzle.value > self.record or not self.permit.allows(0) or deadlocked(self.puzzle):
+        allowed = self.permit.allows(0) and self.permit.is_result()
+        if self.puzzle.value > self.record or not allowed or deadlocked(self.puzzle):
             self._back()
         self.best, self.record = list(self.puzzle.at), self.puzzle.value
         self.puzzle.journal.clear()

@@ -99,3 +99,12 @@ def test_the_exhaustive_search_finds_what_greed_does_not() -> None:
     # 8 + 4 + 4 of 24 without the large one; with it 8 + 8.
     assert least_unmet(one_that_greed_fails()) == 8
     assert run(one_that_greed_fails()).score.unmet == 8
+
+
+def test_prices_of_a_handful_of_places_bar_no_better_answer() -> None:
+    """The light one excludes the heavy one and has to change hosts first; each step on the way there costs a price."""
+    nobody = frozenset[Pair]()
+    machines = (Machine(8, 1, 0, 1, ("e",)), Machine(11, 2, 0, 1, ("e",)))
+    models = (Model(2, 1, 8, 1, "e"), Model(7, 1, 1, 1, "e"), Model(9, 1, 2, 1, "e"))
+    small = Instance("barred", machines, models, frozenset({(0, 2)}), nobody, frozenset(), nobody)
+    assert run(small).score.unmet == least_unmet(small) == 1

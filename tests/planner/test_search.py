@@ -200,7 +200,8 @@ def test_only_who_came_to_a_host_excuses_that_somebody_lost_a_place_there(comes:
     }
     for n, spot in moved[comes].items():
         made.put(n, spot)
-    assert Permit(made, WIDE).excused([0]) is (comes == "another host")
+    assert Permit(made, WIDE).excused([0])
+    assert Permit(made, WIDE).is_result() is (comes == "another host")
 
 
 def test_draws_cover_their_range_and_never_change() -> None:

@@ -1,0 +1,173 @@
+"""The checker's rules about decisions: that they are the difference to the parent, and how grave each of them is.
+
+Part of `check`: class, risk and cause of a decision say who may carry it out, so they are derived a second time, by a
+table of its own. Nothing of the planner. Each rule yields notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gridops.base.ids import HostId, ProfileName, ReplicaId
+from gridops.model.plan import CauseKind, Decision, DecisionKind, Terms
+from gridops.model.policy import ActionClass, Risk
+from gridops.model.snapshot import HostState, ResidencyState
+from gridops.planner.check_view import View
+
+REPAIRS = (CauseKind.HOST_LOST, CauseKind.UNHEALTHY, CauseKind.DRAIN)
+
+
+def decisions(view: View) -> Iterator[str]:
+    """The decisions are exactly the difference between parent and placement, and say how grave they are."""
+    plan = view.plan
+    expected = dict(_differences(view))
+    listed = {(d.kind, d.replica): (d.source, d.target) for d in plan.decisions}
+    for kind, replica in sorted(expected.keys() - listed.keys()):
+        yield f"the plan does {kind.value} {replica} and no decision says so"
+    for kind, replica in sorted(listed.keys() - expected.keys()):
+        yield f"decision {kind.value} {replica} has no difference behind it"
+    for key in sorted(expected.keys() & listed.keys()):
+        if expected[key] != listed[key]:
+            yield f"decision {key[0].value} {key[1]} names other seats than the placement"
+    left = {a.profile for a in plan.placement} | {view.names.get(a.profile, a.profile) for a in plan.placement}
+    for d in plan.decisions:
+        if d.kind is not DecisionKind.REMOVE:
+            continue
+        last = d.profile not in left and d.cause.kind is not CauseKind.HOST_LOST
+        if d.last_replica != last:
+            yield f"removing {d.replica} {'does not say that it is' if last else 'says that it is'} the last replica"
+        gone = d.profile not in view.profiles and d.profile not in view.names.values()
+        if (last or gone) and d.risk is not Risk.DESTRUCTIVE:
+            yield f"removing {d.replica} takes something for good and is called {d.risk.value}"
+        if gone and d.action_class is not ActionClass.REMOVE:
+            yield f"removing {d.replica} of a profile that is gone is called {d.action_class.value}"
+    for d in plan.decisions:
+        placed = view.placed.get(d.replica)
+        if d.target is not None and (placed is None or d.launch != placed.launch):
+            yield f"decision {d.kind.value} {d.replica} does not say what will run"
+
+
+def _differences(view: View) -> Iterator[tuple[tuple[DecisionKind, ReplicaId], tuple[object, object]]]:
+    parent = view.inputs.parent
+    was = {t.profile: t for t in parent.terms} if parent is not None else {}
+    now = {t.profile: t for t in view.plan.terms}
+    survives = set()
+    placed = {d.replica for d in view.plan.decisions if d.kind is DecisionKind.PLACE}
+    for a in view.plan.placement:
+        old = view.former(a)
+        if old is None:
+            yield (DecisionKind.PLACE, a.replica), (None, a.seat)
+            continue
+        survives.add(old.replica)
+        if old.seat.host != a.seat.host or (old.seat != a.seat and old.launch == a.launch):
+            yield (DecisionKind.MOVE, a.replica), (old.seat, a.seat)
+        elif (
+            old.launch != a.launch
+            or old.replica != a.replica
+            or _acts_otherwise(was.get(old.profile), now.get(a.profile))
+        ):
+            yield (DecisionKind.CHANGE, a.replica), (old.seat, a.seat)
+        elif a.replica in placed:
+            # Started again where it stands: only when its host says that nothing of it runs, and could take it.
+            names = view.known_as(a)
+            mine = [r for r in view.live(a.seat.host) if r.replica in names and r.identity == a.launch]
+            if view.beat(a.seat.host) is None and all(r.state is ResidencyState.FAILED for r in mine):
+                yield (DecisionKind.PLACE, a.replica), (None, a.seat)
+    for replica, old in view.before.items():
+        if replica not in survives:
+            yield (DecisionKind.REMOVE, replica), (old.seat, None)
+    for missing in view.plan.report.unplaced:
+        yield (DecisionKind.CANNOT_PLACE, missing.replica), (None, None)
+
+
+def _acts_otherwise(old: Terms | None, new: Terms | None) -> bool:
+    if old is None or new is None:
+        return False
+    return (old.serves, old.restart, old.timing.drain_ms) != (new.serves, new.restart, new.timing.drain_ms)
+
+
+def authority(view: View) -> Iterator[str]:
+    """Each decision has the class and the risk of what it does, and a cause that is true where that can be seen."""
+    for d in view.plan.decisions:
+        if d.profile != d.replica.rpartition("/")[0]:
+            yield f"decision {d.kind.value} {d.replica} is said to be about {d.profile}"
+        if d.last_replica and d.kind is not DecisionKind.REMOVE:
+            yield f"decision {d.kind.value} {d.replica} removes nothing and is called the end of {d.profile}"
+        if d.kind is DecisionKind.CANNOT_PLACE:
+            continue
+        if d.action_class not in _classes(d):
+            yield f"decision {d.kind.value} {d.replica} for {d.cause.kind.value} is called {d.action_class.value}"
+        if d.risk is not _risk(view, d):
+            yield f"decision {d.kind.value} {d.replica} for {d.cause.kind.value} is called {d.risk.value}"
+        if (lie := _lie(view, d)) is not None:
+            yield f"{d.kind.value} {d.replica} has the cause {d.cause.kind.value}, and {lie}"
+        old = next((c.old for c in d.changes if c.field == "profile"), d.profile)
+        if d.target is not None and d.source is not None and old != view.names.get(d.profile, d.profile):
+            yield f"decision {d.kind.value} {d.replica} does not say by which name it was known"
+
+
+def _classes(d: Decision) -> tuple[ActionClass, ...]:
+    """What a decision may be called; a removal that is not for good may also be one."""
+    cause = d.cause.kind
+    if d.kind is DecisionKind.REMOVE:
+        fewer = cause in (CauseKind.INTENT, CauseKind.DEMAND)
+        return (ActionClass.SCALE_DOWN, ActionClass.REMOVE) if fewer else (ActionClass.REMOVE,)
+    if cause in REPAIRS or (d.kind is DecisionKind.PLACE and cause is CauseKind.DISPLACED):
+        return (ActionClass.REPAIR,)
+    if cause in (CauseKind.REBALANCE, CauseKind.DISPLACED):
+        return (ActionClass.REBALANCE,)
+    if d.kind is DecisionKind.PLACE:
+        return (ActionClass.SCALE_UP,)
+    demanded = d.kind is DecisionKind.MOVE and cause is CauseKind.DEMAND
+    return (ActionClass.REBALANCE,) if demanded else (ActionClass.ROLLOUT,)
+
+
+def _risk(view: View, d: Decision) -> Risk:
+    if view.plan.intent.empty:
+        return Risk.DESTRUCTIVE
+    if d.kind is DecisionKind.REMOVE:
+        fewer = d.action_class is ActionClass.SCALE_DOWN and not d.last_replica
+        return Risk.ROUTINE if fewer else Risk.DESTRUCTIVE
+    old = view.old_launch(d)
+    if d.kind is DecisionKind.CHANGE and d.source == d.target and old == d.launch:
+        return Risk.ROUTINE
+    drains = d.kind is DecisionKind.MOVE and d.cause.kind is CauseKind.DRAIN
+    gentle = d.action_class is ActionClass.SCALE_UP or (d.action_class is ActionClass.REPAIR and not drains)
+    return Risk.ROUTINE if gentle and not d.cost.dip else Risk.DISRUPTIVE
+
+
+def _lie(view: View, d: Decision) -> str | None:
+    """What a host that is left says against the cause: it is drained, or lost, or it is neither."""
+    host = d.source.host if d.source is not None else None
+    if host is None:
+        return None
+    report = view.reports.get(host)
+    if d.cause.kind is CauseKind.DRAIN:
+        drained = view.beat(host) == "is drained" or (report is not None and report.state is HostState.DRAINING)
+        return None if drained else f"{host} is not drained"
+    if d.cause.kind is CauseKind.HOST_LOST:
+        return None if view.beat(host) is not None else f"{host} is there"
+    return None
+
+
+def displaced(view: View) -> Iterator[str]:
+    """Whoever gives way does so for somebody who matters more and came to a place that its profile left."""
+    gone: dict[ProfileName, list[Decision]] = {}
+    for d in view.plan.decisions:
+        if d.kind is DecisionKind.REMOVE and d.cause.kind is CauseKind.DISPLACED:
+            gone.setdefault(d.profile, []).append(d)
+    if not gone:
+        return
+    stays = {old.replica: a.seat for a in view.plan.placement if (old := view.former(a)) is not None}
+    for name, given in sorted(gone.items()):
+        mine = view.profiles.get(next((new for new, old in view.names.items() if old == name), name))
+        left = [a.seat.host for a in view.before.values() if a.profile == name and stays.get(a.replica) != a.seat]
+        excused = sum(1 for host in left if mine is not None and _came(view, host, mine.priority))
+        for d in given[excused:]:
+            yield f"{d.replica} gives way, and nobody who matters more comes to a place that {name} left"
+
+
+def _came(view: View, host: HostId, priority: int) -> bool:
+    """Somebody of a higher priority stands there who did not."""
+    new = [a for a in view.on.get(host, []) if (old := view.former(a)) is None or old.seat.host != host]
+    return any(p.priority > priority for a in new if (p := view.profiles.get(a.profile)) is not None)
