@@ -155,7 +155,7 @@ class Board:
     def price_saved(self, host: HostId | None, replica: ReplicaId) -> int:
         """What is saved when the replica leaves the host: its price, if nothing else is left there."""
         board = self.hosts.get(host) if host is not None else None
-        if board is None or board.kept or list(board.desired) != [replica]:
+        if board is None or not board.is_given_up_by(replica):
             return 0
         return board.view.host.price_per_hour_micro or 0
 

@@ -107,7 +107,7 @@ class HostBoard:
         self._own()
         claim = self.desired.pop(replica)
         self._count(self._desired, claim, -1)
-        if any(r.replica == replica for r in self.view.stuck):
+        if self.is_stuck(replica):
             self._count(self._desired, claim, 1)
             self.kept.append(claim)
         elif runs:
@@ -145,9 +145,18 @@ class HostBoard:
                 self.disk_bytes += file.size_bytes
         self.log.append(self.row)
 
+    def is_stuck(self, replica: ReplicaId) -> bool:
+        """Nobody can vouch for its process here: it stays whatever is planned."""
+        return any(r.replica == replica for r in self.view.stuck)
+
     def is_paid(self) -> bool:
         """Its price counts: something managed stands here, or nobody can vouch that it is gone."""
         return bool(self.desired) or (bool(self.kept) and self.view.standing < Standing.LOST)
+
+    def is_given_up_by(self, replica: ReplicaId) -> bool:
+        """Its price is saved when the replica leaves: nothing else stands here, and what runs can be stopped."""
+        goes_on = self.is_stuck(replica) and self.view.standing < Standing.LOST
+        return list(self.desired) == [replica] and not self.kept and not goes_on
 
     def holds_anything(self) -> bool:
         """Something stands here, runs here or is on its way."""

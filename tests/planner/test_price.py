@@ -98,6 +98,17 @@ def test_who_gives_a_host_up_may_open_another_for_what_is_saved() -> None:
     assert drained.but(more=ceiling(89)).plan().report.waiting != ()
 
 
+@pytest.mark.parametrize("state", [ResidencyState.READY, ResidencyState.UNKNOWN])
+def test_a_host_is_given_up_only_by_who_can_be_stopped_there(state: ResidencyState) -> None:
+    """It should leave the drained host; while nobody can vouch for its process, that host goes on costing."""
+    fleet = fleet_of(80, 80, most=80)
+    fleet = fleet.applied(fleet.plan())
+    (ran,) = fleet.snapshot().hosts[0].residencies
+    fleet = fleet.reporting("h0", residencies=(replace(ran, state=state),))
+    made = fleet.but(drains=(Drain(host=HostId("h0"), reason="fan"),)).plan()
+    assert decisions(made) == (["move c/1 h0 -> h1"] if state is ResidencyState.READY else [])
+
+
 def test_a_host_is_given_up_only_by_the_last_one_there() -> None:
     fleet = Fleet(hosts=priced(80, 90), profiles=(profile("c", gib=8), profile("d", gib=8)), more=ceiling(90))  # type: ignore[arg-type]
     running = fleet.applied(fleet.plan())
