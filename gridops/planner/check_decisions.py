@@ -14,7 +14,7 @@ from gridops.model.policy import ActionClass, Risk
 from gridops.model.snapshot import HostState, ResidencyState
 from gridops.planner.check_view import View
 
-REPAIRS = (CauseKind.HOST_LOST, CauseKind.UNHEALTHY, CauseKind.DRAIN)
+REPAIRS = (CauseKind.HOST_LOST, CauseKind.UNHEALTHY, CauseKind.DRAIN, CauseKind.FAILED_START)
 
 
 def decisions(view: View) -> Iterator[str]:

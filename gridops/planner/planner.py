@@ -71,7 +71,8 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
    `cache`          what files are worth, and which group of weaker guesses may go
 
 With a finished plan
-   `check`          every safety rule once more, with its own arithmetic (`check_seats`, `check_leaves`, `check_view`)
+   `check`          every safety rule once more, with its own arithmetic (`check_seats`, `check_leaves`, `check_view`);
+                    `check_bound`: what the plan says of itself, `check_decisions`: how grave each decision is
    `budgets`        windows, moves, disruptions: what is held back, and until when
    `restrict`       a plan with only some of its change sets
    `actions`        the next steps: make before break, break before make, an engine's fraction of a card

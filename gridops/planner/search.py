@@ -45,7 +45,7 @@ class Search:
         self.permit = Permit(puzzle, limits)
         self.small, self.large = Steps(puzzle, self.draws), Ruin(puzzle, self.draws)
         self.best, self.record = list(puzzle.at), puzzle.value
-        self._goal = 0
+        self._goal, self._worse_ppm = 0, WORSE_PPM
 
     def run(self) -> int:
         puzzle = self.puzzle
@@ -63,8 +63,8 @@ class Search:
             if self.record < before:
                 length = min(LONGEST_CYCLE, 2 * length)
             elif few and self.record[1] > self._goal:
-                # Prices of a handful of places are rough and bar some of them: once more without.
-                few = False
+                # Prices of a handful of places are rough and bar some of them: once more without, and bolder.
+                few, self._worse_ppm = False, PPM
                 puzzle.charge({kind: [0] * len(puzzle.on) for kind in range(len(puzzle.kinds))})
             else:
                 break
@@ -121,7 +121,7 @@ class Search:
     def _for_weight(self, length: int, most: int) -> int:
         puzzle, record = self.puzzle, self.record
         weights = sum(puzzle.kinds[p.kind].weight for p in puzzle.pieces)
-        worse, patience = weights * PARTS * WORSE_PPM // (PPM * len(puzzle.pieces)), 0
+        worse, patience = weights * PARTS * self._worse_ppm // (PPM * len(puzzle.pieces)), 0
         energy = self._weighed()
         for number in range(min(length, most)):
             mark = len(puzzle.journal)

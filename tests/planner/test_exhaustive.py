@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import combinations, product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -101,10 +102,15 @@ def test_the_exhaustive_search_finds_what_greed_does_not() -> None:
     assert run(one_that_greed_fails()).score.unmet == 8
 
 
-def test_prices_of_a_handful_of_places_bar_no_better_answer() -> None:
-    """The light one excludes the heavy one and has to change hosts first; each step on the way there costs a price."""
+@pytest.mark.parametrize(
+    ("room", "heavy", "other"),
+    [(11, 9, Model(7, 1, 1, 1, "e")), (16, 11, Model(7, 1, 1, 1, "f"))],
+    ids=["each step has its price", "somebody has to lose a place first"],
+)
+def test_prices_of_a_handful_of_places_bar_no_better_answer(room: int, heavy: int, other: Model) -> None:
+    """The light one excludes the heavy one and has to change hosts first, and on the way there it costs something."""
     nobody = frozenset[Pair]()
-    machines = (Machine(8, 1, 0, 1, ("e",)), Machine(11, 2, 0, 1, ("e",)))
-    models = (Model(2, 1, 8, 1, "e"), Model(7, 1, 1, 1, "e"), Model(9, 1, 2, 1, "e"))
+    machines = (Machine(8, 1, 0, 1, ("e", "f")), Machine(room, 2, 0, 1, ("e",)))
+    models = (Model(2, 1, 8, 1, "e"), other, Model(heavy, 1, 2, 1, "e"))
     small = Instance("barred", machines, models, frozenset({(0, 2)}), nobody, frozenset(), nobody)
     assert run(small).score.unmet == least_unmet(small) == 1
