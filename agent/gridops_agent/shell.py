@@ -131,8 +131,8 @@ class Agent:
         known = (self._engines, self._services)
         self.hands = Hands(self.config.hands, self.memory, self.keepers, self._platform)
         self.hands.on_file()  # one that cannot be read is no empty one
-        ports = self.config.ports
-        tools = Tools(self.keepers, *known, self._artifacts, self.doors, self.front, http, ports, releases, self.hands)
+        files, ports, more = (self._artifacts, self.doors), self.config.ports, (self.hands, self._measure)
+        tools = Tools(self.keepers, *known, *files, self.front, http, ports, releases, *more)
         self._http = http
         self.effects = Effects(self.memory, tools, Listeners(self.alarms.warn, self._wake.set))
         gauge = Gauge(

@@ -25,14 +25,16 @@ from gridops.base.units import render_ms
 from gridops.model.fleet import Runtime
 from gridops.model.snapshot import ResidencyState
 from gridops_agent.artifacts import Artifacts, TakenBack
+from gridops_agent.core import local
 from gridops_agent.core.events import Event, Listed, Placed, Spawned, StartFailed, Stuck
-from gridops_agent.core.state import Handle, Held
+from gridops_agent.core.state import Handle, Held, drop
 from gridops_agent.doors import Doors
 from gridops_agent.engines.base import Adapter, Door, Engine, EngineSilent, Service, Start
 from gridops_agent.front import Front
 from gridops_agent.hands import Hands
 from gridops_agent.keep.base import Keeper, Place, PortLost, Proof, Publish, Spawn
 from gridops_agent.keep.keepers import Keepers
+from gridops_agent.ledger import Unwritable
 from gridops_agent.memory import Memory
 from gridops_agent.release import Releases
 from gridops_agent.supervise import tail
@@ -59,6 +61,8 @@ class Tools:
     ports: tuple[int, int]
     releases: Releases
     hands: Hands
+    measure: Callable[[], Awaitable[None]]
+    """Take a look at every device now, and remember it. Raises Unwritable."""
 
     def adapter(self, name: EngineName) -> Adapter | None:
         """What knows an engine, whether we start it or not."""
@@ -111,10 +115,9 @@ class Starts:
         if not swept.gone:
             await self._tell(Stuck(body, codes.RELEASE_STUCK.code, swept.detail))
             return
-        owed = await self._tools.releases.gate(held)
-        if owed:
-            first = body in self._memory.host.commands
-            await self._tell((StartFailed if first else Stuck)(body, codes.RELEASE_STUCK.code, owed))
+        no = await self._not_now(held)
+        if no is not None:
+            await self._tell(no)
             return
         try:
             self._reading[body] = Flag()
@@ -132,6 +135,21 @@ class Starts:
             del self._reading[body]
         if failure is not None:
             await self._tell(failure)
+
+    async def _not_now(self, held: Held) -> StartFailed | Stuck | None:
+        """Memory that must come back first, and for a command whether it still fits by a look of this moment: others
+        may have come while it waited for its lanes."""
+        owed = await self._tools.releases.gate(held)
+        first = held.body in self._memory.host.commands
+        if owed:
+            return (StartFailed if first else Stuck)(held.body, codes.RELEASE_STUCK.code, owed)
+        if not first:
+            return None
+        with contextlib.suppress(Unwritable):
+            await self._tools.measure()
+        host = self._memory.host
+        no = local.room(replace(host, held=drop(host.held, held.body)), held.warm)
+        return StartFailed(held.body, *no) if no is not None else None
 
     async def go_on(self, body: Digest) -> None:
         """Wait for a process that an earlier run of the agent started, or that is proved again."""

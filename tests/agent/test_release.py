@@ -343,7 +343,8 @@ async def work(agent, site):
     warmed = await command(agent, site, warm(site))
     assert (await receipt(agent, warmed)).outcome == "succeeded"
     pid = pid_of(agent, warmed)
-    zombie = subprocess.Popen(("true",)).pid
+    ended = subprocess.Popen(("true",))  # nobody waits for it
+    zombie = ended.pid
     say(gpu("GPU-a", used=9_900, procs=f"{pid}:9000,{zombie}:300"))
     await measure(agent)
     await done(agent, site, site.drain(warmed))
@@ -482,3 +483,30 @@ answer(asyncio.run(told(work)))
     assert (state, devices) == ("ready", ["cpu0", "gpu0"])
     assert len(alarms) == 1
     assert any(reason.startswith("nvml has not answered for") for reason in unread)
+
+
+def test_a_start_looks_at_memory_again_right_before_it_launches(driver: Driver) -> None:
+    """What others took while a command waited for its lanes is seen before a process exists."""
+    driver.say(gpu("GPU-a", total=12_000, used=500))
+    said = driver.run(
+        AGENT
+        + """
+async def work(agent, site):
+    taken = []
+    gate = agent.effects._tools.releases.gate
+    async def late(held):
+        say(gpu("GPU-a", total=12_000, used=11_000, procs="4242:10500"))
+        agent.cards._last = None
+        taken.append(held.body)
+        return await gate(held)
+    agent.effects._tools.releases.gate = late
+    warmed = await done(agent, site, warm(site))
+    return [seen(warmed), len(taken), len(site.processes()), len(agent.memory.host.held)]
+
+answer(asyncio.run(told(work)))
+"""
+    )
+    warmed, taken, processes, held = said
+    assert warmed[:2] == ["failed", "over_ceiling"]
+    assert "5.3 GiB used by others" in warmed[2]
+    assert (taken, processes, held) == (1, 0, 0)
