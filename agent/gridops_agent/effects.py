@@ -44,7 +44,7 @@ from gridops_agent.core.events import (
     Warn,
 )
 from gridops_agent.core.state import Command, Held
-from gridops_agent.giveback import GivesBack
+from gridops_agent.giveback import GivesBack, Says
 from gridops_agent.keep.base import FORCE_STEPS, STOP_STEPS, Proof
 from gridops_agent.lanes import Lanes
 from gridops_agent.ledger import Unwritable
@@ -75,7 +75,7 @@ class Effects:
         self._tools = tools
         self._listeners = listeners
         self._starts = Starts(memory, tools, self.tell, self.tell_once)
-        self._gives_back = GivesBack(memory, tools, self.tell, self.tell_once, self._in_flight)
+        self._gives_back = GivesBack(memory, tools, Says(self.tell, self.tell_once, self._in_flight, listeners.warn))
         self._lanes = Lanes()
         self._tasks: set[asyncio.Task[None]] = set()
         self._transfers: dict[Digest, Flag] = {}

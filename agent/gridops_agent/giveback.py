@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from gridops.base.codes import refusals as codes
 from gridops.base.ids import Digest
@@ -24,20 +25,35 @@ Work = Callable[[Held], Awaitable[str]]
 """What is still being worked on, in words; empty when it is known to be nothing."""
 
 
-class GivesBack:
-    """Offloads residencies. `tell` waits for the ledger; `tell_once` raises when it cannot be written."""
+@dataclass(frozen=True, slots=True)
+class Says:
+    """`tell` waits for the ledger; `tell_once` raises when it cannot be written; `warn` shows people a coded text."""
 
-    def __init__(self, memory: Memory, tools: Tools, tell: Tell, tell_once: Tell, work: Work) -> None:
+    tell: Tell
+    tell_once: Tell
+    work: Work
+    warn: Callable[[str, str], None]
+
+
+class GivesBack:
+    """Offloads residencies."""
+
+    def __init__(self, memory: Memory, tools: Tools, says: Says) -> None:
         self._memory = memory
         self._tools = tools
-        self._tell = tell
-        self._tell_once = tell_once
-        self._work = work
+        self._tell = says.tell
+        self._tell_once = says.tell_once
+        self._work = says.work
+        self._warn = says.warn
 
     async def __call__(self, body: Digest) -> None:
         """Give one residency's memory back, if it is idle and the heart says so."""
         held = self._memory.host.held.get(body)
-        if held is None or held.handle is None or await self._work(held):
+        if held is None or held.handle is None:
+            return
+        if work := await self._work(held):
+            words = f"{held.replica}: {work}; nothing is cut, and its memory is given back when that ends"
+            self._warn(codes.DRAIN_TIMEOUT.code, words)
             return
         try:
             if not await self._tell_once(GiveBack(body)):

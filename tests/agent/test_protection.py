@@ -341,7 +341,7 @@ def test_a_server_minds_heat_later_and_memory_as_everybody() -> None:
 
 def test_whatever_a_class_ignores_is_not_looked_at() -> None:
     rules = replace(LAPTOP, ignore=tuple(Sensor))
-    for reading, _, _, _ in BAD:
+    for reading in (*(row[0] for row in BAD), *({name: None} for name in READINGS.values())):
         assert set(Lookout(rules).over(30, **reading)) == {ACCEPTING}
 
 

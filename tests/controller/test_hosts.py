@@ -13,6 +13,7 @@ from gridops.base.ids import HostId
 from gridops.base.record import to_bytes
 from gridops.controller import views
 from gridops.controller.endpoints import ROUTES
+from gridops.model.policy import protection_default
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Beat, Facts, JoinRequest
 from gridops.protocol.open import sealed_bytes
@@ -279,6 +280,13 @@ def test_protection_and_gateway_keys_travel_in_the_directive(fleet: Fleet) -> No
     assert [k.name for k in directive.keys] == ["gateway"]
     assert "gk1_test" not in str(directive)
     desk.controller.close()
+
+
+def test_a_class_of_which_the_files_say_nothing_has_its_default(desk: Desk) -> None:
+    desk.beat("alpha")
+    directive = desk.fleet.agents["alpha"].last
+    assert directive is not None
+    assert directive.protection == protection_default("dedicated")
 
 
 def test_a_host_asks_again_soon_while_something_is_under_way(desk: Desk) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from gridops.base.codes import Code
 from gridops.base.codes import protection as codes
-from gridops.base.units import render_bytes, render_ppm
+from gridops.base.units import PPM, render_bytes, render_ppm
 from gridops.model.policy import ClassProtection, Levels, Sensor, Thermal
 from gridops_agent.core.protection import GpuTrouble, Level, Sample
 
@@ -167,7 +167,8 @@ class _Made:
             yield from self._reading(sensor, suffix, level, (code, text), seen)
 
     def _most(self, sensor: Sensor, code: Code, value: int | None, most: int) -> Iterator[Signal]:
-        text = f"{_share(value)}, from {render_ppm(most)} on it takes less work"
+        shown, bound = (_share(value), render_ppm(most)) if sensor is Sensor.CPU else (_times(value), _times(most))
+        text = f"{shown}, from {bound} on it takes less work"
         yield from self._reading(sensor, "high", Level.THROTTLE, (code, text), _Seen(value, most, most * 9 // 10))
 
     def _disk(self) -> Iterator[Signal]:
@@ -229,6 +230,11 @@ def _discharging(sample: Sample) -> bool | None:
     if sample.charging:
         return False
     return sample.on_battery
+
+
+def _times(value: int | None) -> str:
+    """Load for each CPU, as people read it."""
+    return "unknown" if value is None else f"{value // PPM}.{value % PPM // 10_000:02d}"
 
 
 def _share(value: int | None) -> str:
