@@ -277,7 +277,9 @@ class Starts:
             differs = await _differs(engine, self._tools.http, door) if listed else None
             if differs:
                 return await self._after_end(held, handle, f"not as launched: {differs}")
-            # Only what is still alive after it answered is what answered.
+            # Only what is still alive after it answered, and listens itself, is what answered.
+            if differs == "" and not await self._tools.keepers.answers(body, handle):
+                return await self._after_end(held, handle, f"another process answers at port {handle.port}")
             if differs == "" and await self._tools.keepers.judge(body, handle) is Proof.OURS:
                 await self._tell(Listed(body, self._tools.keepers.settle(handle)))
                 return None

@@ -22,7 +22,7 @@ from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Start
 from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, record
-from gridops_agent.keep.family import family
+from gridops_agent.keep.family import family, listener
 from gridops_agent.platform.base import Platform, Process
 from gridops_agent.supervise import Child, begin
 
@@ -129,6 +129,11 @@ class ChildKeeper:
                 return proof
             await asyncio.sleep(0.05)
         return self.look(body, handle)
+
+    def answers(self, body: Digest, handle: Handle) -> bool:
+        """Whether its port is its own. Where the system does not say who listens, nobody is accused."""
+        found = listener(self._platform, handle.port)
+        return found is None or found.pid in {p.pid for p in self.members(body, handle)}
 
     def settle(self, handle: Handle) -> Handle:
         """The handle enriched once the process is ready: a start script has by then become the real program."""

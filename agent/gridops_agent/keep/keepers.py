@@ -6,6 +6,7 @@ Called by whoever starts, looks at, or stops an engine. Which keeper a new start
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -132,6 +133,12 @@ class Keepers:
         for kind in sorted(self._by_kind):
             found += await self._by_kind[kind].strangers(known)
         return tuple(found)
+
+    async def answers(self, body: Digest, handle: Handle) -> bool:
+        """Whether what answers at a child's port is the child. False only when it is known to be somebody else."""
+        if handle.keeper != self.child.kind:
+            return True
+        return await asyncio.to_thread(self.child.answers, body, handle)
 
     def doubt(self, handle: Handle) -> str:
         """Why a living engine is left alone, in words."""
