@@ -239,6 +239,13 @@ def test_a_sensor_that_the_machine_does_not_have_is_not_unknown(sensor: Sensor, 
 
 
 @pytest.mark.parametrize(("reading", "state", "after_s", "why"), BAD)
+def test_what_is_read_of_a_sensor_that_is_not_there_says_nothing(
+    reading: dict[str, Any], state: HostState, after_s: int, why: str
+) -> None:
+    assert set(Lookout().over(30, **reading, absent=frozenset(Sensor))) == {ACCEPTING}
+
+
+@pytest.mark.parametrize(("reading", "state", "after_s", "why"), BAD)
 def test_a_sensor_that_is_gone_never_makes_well_what_was_bad(
     reading: dict[str, Any], state: HostState, after_s: int, why: str
 ) -> None:

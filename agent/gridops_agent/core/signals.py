@@ -125,8 +125,9 @@ class _Made:
             return
         idle, rules = self.sample.idle_ms, self.rules
         level = Level.PAUSE if rules.activity == "pause" else Level.THROTTLE
-        here = idle is not None and idle < rules.idle_ms
-        away = Sensor.ACTIVITY in self.sample.absent or (idle is not None and not here)
+        gone = Sensor.ACTIVITY in self.sample.absent
+        here = idle is not None and idle < rules.idle_ms and not gone
+        away = gone or (idle is not None and not here)
         made = self._signal("activity", level, codes.OWNER_ACTIVE, "somebody uses this computer", (here, away))
         recovery = rules.recovery_ms if rules.activity_recovery_ms is None else rules.activity_recovery_ms
         yield replace(made, debounce_ms=rules.activity_debounce_ms, recovery_ms=recovery)
@@ -134,9 +135,10 @@ class _Made:
     def _battery(self) -> Iterator[Signal]:
         if Sensor.BATTERY in self.rules.ignore:
             return
-        discharging, levels = _discharging(self.sample), self.rules.battery
+        gone, levels = Sensor.BATTERY in self.sample.absent, self.rules.battery
+        discharging = False if gone else _discharging(self.sample)
         charge = self.sample.battery_ppm if discharging else None
-        mains = Sensor.BATTERY in self.sample.absent or discharging is False
+        mains = discharging is False
         well_at = levels.recover_ppm if levels.recover_ppm is not None else levels.throttle_ppm * 11 // 10
         rows = (
             ("battery_low", Level.THROTTLE, _Seen(charge, levels.throttle_ppm, well_at, falls=True)),
@@ -180,24 +182,23 @@ class _Made:
     def _yes_or_no(self, sensor: Sensor, code: Code, bad: bool | None, level: Level) -> Iterator[Signal]:
         if sensor in self.rules.ignore:
             return
-        well = sensor in self.sample.absent or bad is False
-        yield self._signal(sensor.value, level, code, code.title, (bad is True, well))
+        gone = sensor in self.sample.absent
+        yield self._signal(sensor.value, level, code, code.title, (bad is True and not gone, gone or bad is False))
 
     def _gpu_health(self) -> Iterator[Signal]:
         """One card of many in trouble leaves the others useful; a driver that answers nobody leaves none."""
         if Sensor.GPU_HEALTH in self.rules.ignore:
             return
-        faults = self.sample.gpu_faults
+        faults = () if Sensor.GPU_HEALTH in self.sample.absent else self.sample.gpu_faults
         known = faults if faults is not None else ()
         cards = {f.device for f in known}
         all_of_them = any(f.trouble is GpuTrouble.MISMATCH for f in known) or 0 < self.sample.gpus <= len(cards)
         words = ", ".join(sorted({f"{f.device} {f.trouble}".strip() for f in known}))
-        well = Sensor.GPU_HEALTH in self.sample.absent or faults == ()
         for name, level, bad in (
             ("gpu_fault", Level.THROTTLE, bool(known)),
             ("gpu_faults", Level.UNHEALTHY, all_of_them),
         ):
-            good = well or (faults is not None and not bad)
+            good = faults is not None and not bad
             yield self._signal(name, level, codes.GPU_FAULT, words or "cannot be asked any more", (bad, good))
 
     def _reading(

@@ -29,7 +29,7 @@ def state_changed(host: Host, event: StateChanged) -> Answer:
 
 def gives_back(host: Host, held: Held) -> bool:
     """Whether the memory of a residency is to be given back now, once it is idle."""
-    if held.handle is None or held.code is not None or not held.applied or held.state not in _LOADED:
+    if held.handle is None or not held.applied or held.state not in _LOADED:
         return False
     return held.offload or host.verdict.yields
 
