@@ -35,6 +35,8 @@ class Fact:
     uuid: str | None = None
     model: str | None = None
     parent: DeviceId | None = None
+    graphics_bytes: int | None = None
+    """How much of unified memory graphics may take."""
     why: tuple[str, ...] = ()
     """What could not be read, and why."""
 
@@ -52,6 +54,7 @@ def ram(platform: Platform, ours: Iterable[int]) -> Fact:
         kind=kind,
         total_bytes=memory.total_bytes or None,
         external_bytes=None if ended else max(0, memory.used_bytes - own),
+        graphics_bytes=memory.graphics_bytes,
         why=("a process of ours ended while its memory was added up",) if ended else (),
     )
 

@@ -103,6 +103,7 @@ class Gauge:
                     uuid=fact.uuid,
                     model=fact.model,
                     parent=fact.parent,
+                    graphics_bytes=fact.graphics_bytes,
                 )
             used = fact.external_bytes
             sample = Sample(mono_ms, at_ms, used) if used is not None else None
@@ -121,6 +122,7 @@ class Gauge:
             model=report.model,
             parent=report.parent,
             external_ms=most.at_ms if most is not None else None,
+            graphics_bytes=self._part(report.graphics_bytes) if report.graphics_bytes is not None else None,
         )
 
     def _part(self, value: int) -> int:

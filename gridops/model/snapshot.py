@@ -68,6 +68,8 @@ class DeviceReport:
     generation: int = 0
     external_ms: int | None = None
     """When others used that much, in controller time."""
+    graphics_bytes: int | None = None
+    """How much of unified memory graphics may take, where the system bounds it; the host holds GPU work to it."""
 
 
 @record

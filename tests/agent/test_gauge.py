@@ -187,6 +187,14 @@ def test_errors_that_memory_could_not_mend_are_an_alarm() -> None:
     assert [(a.code, a.device) for a in look.alarms] == [("device_ailing", "gpu0")]
 
 
+def test_unified_memory_is_one_device_with_what_graphics_may_take_of_it() -> None:
+    machine = Machine(share=Fraction(1, 2))
+    machine.ram = Memory(16 * GIB, 6 * GIB, unified=True, graphics_bytes=10 * GIB)
+    (device,) = machine.look().measured.devices
+    assert (device.id, device.kind, device.total_bytes) == ("unified0", DeviceKind.UNIFIED, 8 * GIB)
+    assert (device.external_bytes, device.graphics_bytes) == (3 * GIB, 5 * GIB)
+
+
 def test_free_disk_is_read_where_the_folder_will_be(tmp_path: Path) -> None:
     free = facts.disk_free_bytes(tmp_path / "not" / "yet")
     assert free is not None

@@ -538,3 +538,21 @@ def test_a_host_says_what_it_holds_and_what_is_open(story: Story) -> None:
     assert beat.head.seq == 2
     assert [h.body for h in beat.open] == [waiting]
     assert isinstance(story.host.commands[waiting].body.action, Warm)
+
+
+def test_graphics_take_no_more_of_unified_memory_than_the_system_lets_them() -> None:
+    """Beyond the limit an engine dies when it loads; an engine on the processor is not bound by it."""
+    unified = DeviceReport(id=DeviceId("unified0"), kind=DeviceKind.UNIFIED, total_bytes=100_000, graphics_bytes=60_000)
+    for backend, refused in (("metal", True), ("cpu", False)):
+        story = Story()
+        story.tell(Measured((unified,)))
+        launch = replace(b.warm().launch, backend=backend)
+        first = replace(b.warm(), launch=launch, devices=(unified.id,), device_bytes=40_000, host_bytes=0)
+        story.begun(first)
+        second = story.issue(replace(first, device_bytes=30_000))
+        story.tell(Began(second))
+        made = story.receipt(second)
+        assert (made is not None) is refused, backend
+        if made is not None:
+            assert made.code == "over_ceiling"
+            assert "iogpu.wired_limit_mb" in (made.detail or "")

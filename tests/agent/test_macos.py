@@ -53,7 +53,7 @@ def test_memory_that_cannot_be_given_back_counts_as_used() -> None:
     ("vm_stat", "sysctl", "memory"),
     [
         (INTEL, SYSCTL_INTEL, Memory(32 << 30, 1_168_471 * 4_096)),
-        (APPLE, SYSCTL_APPLE, Memory(16 << 30, 576_312 * 16_384, unified=True)),
+        (APPLE, SYSCTL_APPLE, Memory(16 << 30, 576_312 * 16_384, unified=True, graphics_bytes=(16 << 30) * 2 // 3)),
     ],
 )
 def test_a_mac_tells_its_memory_and_whether_graphics_share_it(vm_stat: str, sysctl: str, memory: Memory) -> None:
@@ -78,7 +78,7 @@ def test_where_vm_stat_is_silent_the_portable_answer_is_taken() -> None:
     ids=["intel", "the system's choice", "a larger one", "as set", "more than there is"],
 )
 def test_what_graphics_may_wire(text: str, limit: int | None) -> None:
-    assert macos.MacOS(Mac({"sysctl": text})).graphics_limit() == limit
+    assert macos.MacOS(Mac({"sysctl": text, "vm_stat": APPLE})).memory().graphics_bytes == limit
 
 
 def test_idle_time_is_that_of_the_last_input() -> None:

@@ -58,7 +58,7 @@ def test_an_engine_on_the_cpu_is_weighed_by_what_it_keeps_resident() -> None:
         ({"cards": {GPU0: CardLook(GIB, 1, None)}}, "gpu0 could not be read"),
         ({"cards": {GPU0: card(p2=None)}}, "does not tell what process 2 holds on gpu0"),
         ({"cards": {GPU0: card(p9=GIB)}}, "no memory of gpu0 is attributed to this engine"),
-        ({"cards": {GPU0: card(p2=15 * MIB)}}, "15 MiB on gpu0 are less than any model holds"),
+        ({"cards": {GPU0: card(p2=7 * MIB)}}, "7 MiB on gpu0 are less than any model holds"),
         ({"cards": {GPU0: card(used=GIB, p2=2 * GIB)}}, "more than is used there at all"),
         ({"cards": {GPU0: card(total=GIB, used=3 * GIB, p2=2 * GIB)}}, "more than is used there at all"),
         ({"cards": {GPU0: card(used=9 * GIB, p2=8 * GIB, p9=2 * GIB)}}, "do not fit together"),

@@ -14,11 +14,13 @@ from gridops.base.ids import DeviceId, Digest
 from gridops.base.units import PPM, render_bytes, render_ms
 from gridops.model.action import Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.fleet import DeviceKind
-from gridops.model.snapshot import ResidencyState
+from gridops.model.snapshot import DeviceReport, ResidencyState
 from gridops_agent.core import guesses
 from gridops_agent.core.state import Command, Host
 
 _NOT_SERVING = (ResidencyState.DRAINING, ResidencyState.FAILED, ResidencyState.OFFLOADED)
+ON_GRAPHICS = frozenset({"metal", "mps"})
+"""Backends whose engines put their model where graphics reach it."""
 No = tuple[str, str]
 """A code and one sentence."""
 
@@ -103,12 +105,29 @@ def room(host: Host, warm: Warm) -> No | None:
             return codes.OVER_CEILING.code, f"this host has no device {device}"
         report = devices[device]
         planned = planned_bytes(host, device, ram)
+        wired = _graphics(host, warm, report, bytes_needed)
+        if wired is not None:
+            return wired
         if planned + report.external_bytes + bytes_needed > report.total_bytes:
             return codes.OVER_CEILING.code, (
                 f"{device} has {render_bytes(report.total_bytes)}: {render_bytes(planned)} are planned here, "
                 f"{render_bytes(report.external_bytes)} used by others, {render_bytes(bytes_needed)} more do not fit"
             )
     return None
+
+
+def _graphics(host: Host, warm: Warm, report: DeviceReport, bytes_needed: int) -> No | None:
+    """On unified memory the system itself bounds what graphics may wire: beyond it an engine dies when it loads."""
+    if report.graphics_bytes is None or warm.launch.backend not in ON_GRAPHICS:
+        return None
+    others = (h.warm for h in host.held.values() if h.warm.launch.backend in ON_GRAPHICS)
+    planned = sum(other.device_bytes * other.devices.count(report.id) for other in others)
+    if planned + bytes_needed <= report.graphics_bytes:
+        return None
+    return codes.OVER_CEILING.code, (
+        f"graphics may take {render_bytes(report.graphics_bytes)} of {report.id} (iogpu.wired_limit_mb): "
+        f"{render_bytes(planned)} are planned here, {render_bytes(bytes_needed)} more do not fit"
+    )
 
 
 def _shares(host: Host, warm: Warm) -> No | None:

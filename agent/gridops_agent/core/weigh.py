@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gridops.base import limits
 from gridops.base.codes.devices import FOOTPRINT_UNMEASURED
 from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId
@@ -17,8 +18,6 @@ from gridops.base.units import PPM, render_bytes
 
 LOOKS = 3
 """Fewer say nothing about whether it has settled."""
-FLOOR_BYTES = 16 << 20
-"""A model on a card holds more than a bare context of the driver; less was read too early or of the wrong process."""
 HOST_FLOOR_BYTES = 1 << 20
 SETTLED_PPM = 20_000
 SETTLED_BYTES = 64 << 20
@@ -112,7 +111,7 @@ def _held(look: GroupLook, name: DeviceId) -> int:
     held = sum(used or 0 for used in mine.values())
     if not held:
         raise _no(f"no memory of {name} is attributed to this engine: that is an error of the reading, not a zero")
-    if held < FLOOR_BYTES:
+    if held < limits.MEASURED_LEAST_BYTES:
         raise _no(f"{render_bytes(held)} on {name} are less than any model holds: read too early, or the wrong process")
     if held > card.used_bytes or held > card.total_bytes:
         raise _no(f"{render_bytes(held)} are attributed on {name}, more than is used there at all")

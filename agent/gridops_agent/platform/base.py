@@ -26,6 +26,8 @@ class Memory:
     used_bytes: int
     unified: bool = False
     """Processor and graphics share it (Apple silicon): it is the device of both."""
+    graphics_bytes: int | None = None
+    """How much of it graphics may take, where the system bounds that."""
 
 
 class Platform(Protocol):

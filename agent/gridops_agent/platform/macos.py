@@ -25,15 +25,11 @@ class MacOS(Portable):
         values = read.sysctl(words(self._ask, SYSCTL)[0] or "")
         used = read.used_bytes(words(self._ask, ("vm_stat",))[0] or "")
         total = values.get("hw.memsize")
-        unified = values.get("hw.optional.arm64") == 1
+        unified, graphics = values.get("hw.optional.arm64") == 1, read.gpu_limit_bytes(values)
         if total is None or used is None:
             seen = super().memory()
-            return Memory(seen.total_bytes, seen.used_bytes, unified)
-        return Memory(total, min(used, total), unified)
-
-    def graphics_limit(self) -> int | None:
-        """How much of unified memory graphics may use."""
-        return read.gpu_limit_bytes(read.sysctl(words(self._ask, SYSCTL)[0] or ""))
+            return Memory(seen.total_bytes, seen.used_bytes, unified, graphics)
+        return Memory(total, min(used, total), unified, graphics)
 
 
 def idle(asking: Ask, mono_ms: int) -> Said[int]:
