@@ -58,7 +58,7 @@ def release(
     ] = False,
     state: State = None,
 ) -> None:
-    """Give an engine back to people: it runs on, and gridops neither counts nor touches it any more."""
+    """Give an engine back to people: it runs on, neither counted nor touched any more."""
     from gridops_agent import takeover as handing
     from gridops_agent.clock import SystemClock
     from gridops_agent.statefolder import is_running
