@@ -8,7 +8,7 @@ the words for people, which name the processes that hold what did not come back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from gridops.base import limits
 from gridops.base.codes.refusals import RELEASE_STUCK
@@ -86,7 +86,8 @@ class Releases:
         waiting = [h for h in waiting if h.owed or h.code == STUCK]
         if not waiting:
             return
-        now = readings(await asyncio.to_thread(self._look))
+        cards = await asyncio.to_thread(self._look)
+        now = readings(cards, (owed for held in waiting for owed in held.owed))
         for held in sorted(waiting, key=lambda h: h.body):
             if release.verdict(held.owed, now).back and self._open(held):
                 await tell(Released(held.body))
@@ -103,7 +104,7 @@ class Releases:
         end = loop.time() + limits.RELEASE_MS / 1000
         while True:
             cards = await asyncio.to_thread(self._look)
-            now = readings(cards)
+            now = readings(cards, owed)
             found = release.verdict(owed, now)
             if found.back:
                 return True, found.remark
@@ -139,11 +140,17 @@ class Releases:
         return f"pid {pid} ({held}, {whose}, {what})"
 
 
-def readings(cards: Cards) -> dict[DeviceId, Reading]:
-    """The cards as the pure rules see them."""
-    return {
+def readings(cards: Cards, wanted: Iterable[Owed] = ()) -> dict[DeviceId, Reading]:
+    """The cards as the pure rules see them. What is wanted and not listed is gone, where the driver knows its cards."""
+    found = {
         card.id: Reading(card.used_bytes, card.by_pid, gone=card.condition is Condition.LOST) for card in cards.cards
     }
+    silent = {card.id for card in cards.cards if card.condition is Condition.SILENT}
+    for owed in wanted:
+        card, _, _ = owed.device.partition(".")
+        if cards.known and owed.device not in found and card not in silent:
+            found[owed.device] = Reading(gone=True)
+    return found
 
 
 def _on_cards(held: Held, cards: Cards) -> bool:

@@ -19,14 +19,18 @@ from gridops_agent.core.events import (
     Ended,
     Listed,
     Measured,
+    Placed,
     Released,
     RetryDue,
+    Spawned,
     StartAgain,
     StartFailed,
     Stopping,
     Stuck,
 )
 from gridops_agent.core.release import Back, Owed, Reading, came_back, owe, verdict
+from gridops_agent.release import readings
+from gridops_agent.sensors.cards import Card, Cards, Condition
 from tests.agent.driver import Driver, gpu
 from tests.agent.test_heart import CPU, DEVICES, GPU, HANDLE, Story
 from tests.protocol import build as b
@@ -102,6 +106,15 @@ def test_some_devices_unread_pass_with_a_remark_and_all_unread_fail() -> None:
     assert "gpu0 is lost" in lost.remark
 
 
+def test_a_card_that_the_driver_no_longer_lists_took_its_memory_along_and_a_silent_one_did_not() -> None:
+    part = DeviceId("gpu1.0")
+    owed = (Owed(device=GPU), Owed(device=part))
+    assert readings(Cards(), owed) == {GPU: Reading(gone=True), part: Reading(gone=True)}
+    assert readings(Cards(known=False), owed) == {}
+    silent = Cards(cards=(Card(id=OTHER, condition=Condition.SILENT),))
+    assert readings(silent, owed) == {OTHER: Reading(), GPU: Reading(gone=True)}
+
+
 # --- what the host makes of it --------------------------------------------------------------------------------------
 
 OWED = (Owed(device=GPU, pids=(7,), held_bytes=5_000, rest_bytes=6_000),)
@@ -173,10 +186,20 @@ def test_a_restart_waits_for_the_memory_of_the_process_before_it_without_being_c
     assert story.tell(RetryDue(body), after_ms=600_000) == (StartAgain(body),)
 
 
+def test_a_process_that_was_started_owes_nothing_of_the_one_before_it(story: Story) -> None:
+    body = story.ready()
+    story.tell(Died(body, "killed", OWED))
+    story.tell(RetryDue(body), after_ms=60_000)
+    story.tell(Placed(body, 18_300))
+    assert story.host.held[body].owed == OWED
+    story.tell(Spawned(body, HANDLE))
+    assert story.host.held[body].owed == ()
+
+
 def test_nobody_restarts_on_a_device_that_another_keeps_closed(story: Story) -> None:
     one, other = story.ready(device_bytes=1), story.ready(device_bytes=2)
     story.tell(Died(one, "killed", OWED))
-    story.tell(RetryDue(one), after_ms=60_000)
+    assert story.tell(RetryDue(one), after_ms=60_000) == (StartAgain(one),)
     story.tell(Stuck(one, "release_stuck", DETAIL))
     story.tell(Died(other, "killed too"))
     assert story.tell(RetryDue(other), after_ms=60_000) == ()

@@ -50,7 +50,8 @@ def placed(host: Host, event: Placed) -> Host:
 
 
 def spawned(host: Host, event: Spawned) -> Host:
-    return _set(host, replace(host.held[event.body], handle=event.handle))
+    """There is a process. What the one before it owed has come back, or this one would not have been started."""
+    return _set(host, replace(host.held[event.body], handle=event.handle, owed=()))
 
 
 def listed(host: Host, event: Listed, now_ms: int) -> Answer:
