@@ -9,12 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from gridops.base import limits
+from gridops.base.codes import refusals as codes
 from gridops.base.errors import GridopsError, Refusal
 from gridops.base.ids import Digest
 from gridops.disk.atomic import write_atomic
 from gridops.model.measured import Measured
 from gridops.protocol.qualification import Qualification, measured_of, open_qualification, seal_qualification
 from gridops.trust.keys import MachineSigner, PublicKey
+from gridops_agent.alarms import Alarms
 
 
 def keep(folder: Path, made: Qualification, signer: MachineSigner) -> tuple[Path, Digest]:
@@ -25,6 +27,14 @@ def keep(folder: Path, made: Qualification, signer: MachineSigner) -> tuple[Path
     file = folder / f"{digest.removeprefix('sha256:')}.json"
     write_atomic(file, text.encode())
     return file, digest
+
+
+def reported(folder: Path, key: PublicKey, alarms: Alarms) -> tuple[Measured, ...]:
+    """What the host reports; what could not be believed becomes an alarm."""
+    found, doubts = measured(folder, key)
+    for words in doubts:
+        alarms.warn(codes.EVIDENCE_DOUBTFUL.code, words, about=words)
+    return found
 
 
 def measured(folder: Path, key: PublicKey) -> tuple[tuple[Measured, ...], tuple[str, ...]]:

@@ -13,7 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gridops.base import limits
-from gridops.base.ids import Digest
+from gridops.base.codes import refusals as codes
+from gridops.base.ids import Digest, short
+from gridops_agent.alarms import Alarms
+from gridops_agent.core.state import Host
 
 UNREACHABLE = 0
 """Instead of a status: nobody answered, or the answer broke off."""
@@ -93,6 +96,14 @@ class Outcomes:
         """Forget the residencies that are gone or start anew: another process has other outcomes."""
         for body in sorted(self._rows.keys() - bodies):
             del self._rows[body]
+
+
+def tell_withdrawn(outcomes: Outcomes, host: Host, alarms: Alarms) -> None:
+    """One alarm for each route that is out of routing now; what came back is over."""
+    alarms.over(codes.ROUTE_WITHDRAWN.code)
+    for body, words in outcomes.withdrawn().items():
+        held = host.held.get(body)
+        alarms.warn(codes.ROUTE_WITHDRAWN.code, f"{held.replica if held else short(body)}: {words}", about=body)
 
 
 def _words(row: _Row) -> str:

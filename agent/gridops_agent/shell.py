@@ -25,7 +25,7 @@ from gridops.model.snapshot import ResidencyState
 from gridops.protocol import fresh
 from gridops.trust.keys import MachineSigner
 from gridops.trust.tls import fingerprint
-from gridops_agent import facts
+from gridops_agent import evidence, facts
 from gridops_agent.alarms import Alarms
 from gridops_agent.artifacts.opening import open_artifacts, open_mirror, transfers
 from gridops_agent.beats import Beats, SessionClock
@@ -39,6 +39,7 @@ from gridops_agent.doors import Doors
 from gridops_agent.effects import Effects, Listeners
 from gridops_agent.engines import engines, services
 from gridops_agent.front import Away, Front, Route, Table, tls_context
+from gridops_agent.front_outcomes import tell_withdrawn
 from gridops_agent.gauge import Gauge
 from gridops_agent.hands import Hands
 from gridops_agent.keep.base import Proof
@@ -114,6 +115,7 @@ class Agent:
             if problem is not None:
                 raise BadSetup(problem)
         signer = MachineSigner.from_seed(read_secret(self.config.seed))
+        self._measured = evidence.reported(self.config.qualified, signer.public, self.alarms)
         self._ledger = self._open_ledger(signer)
         self._stack.callback(self._ledger.close)
         host = self._ledger.load(secrets.token_hex(8))
@@ -377,12 +379,7 @@ class Agent:
     def _readings(self) -> Readings:
         if self._ledger.writable:
             self.alarms.over(codes.LEDGER_UNWRITABLE.code)
-        self.alarms.over(codes.ROUTE_WITHDRAWN.code)
-        for body, words in self.front.outcomes.withdrawn().items():
-            held = self.memory.host.held.get(body)
-            self.alarms.warn(
-                codes.ROUTE_WITHDRAWN.code, f"{held.replica if held else short(body)}: {words}", about=body
-            )
+        tell_withdrawn(self.front.outcomes, self.memory.host, self.alarms)
         return Readings(
             runtimes=self.keepers.runtimes(self._engines),
             cached=tuple(sorted({*self._artifacts.cached(), *self._stored})),
@@ -393,6 +390,7 @@ class Agent:
             front_cert=self._front_cert,
             in_flight=dict(self.front.in_flight),
             alarms=self.alarms.now(),
+            measured=self._measured,
             unread=(*self._measuring.why, *self._sense.why),
             goodbye=self.sleep.away,
         )

@@ -8,6 +8,7 @@ from gridops.base.ids import ConfigName, DeviceId, Digest, HostId, ProfileName, 
 from gridops.base.record import record
 from gridops.model.advice import Prefetched
 from gridops.model.fleet import DeviceKind, Runtime
+from gridops.model.measured import Measured
 
 
 class HostState(StrEnum):
@@ -120,6 +121,8 @@ class HostReport:
     agent_version: str | None = None
     endpoint: str | None = None
     """URL of the host's front."""
+    measured: tuple[Measured, ...] | None = None
+    """What its qualifications measured, sorted by evidence. None: nothing."""
     prefetched: tuple[Prefetched, ...] | None = None
     """What it fetched on a guess, still holds and has not used. None: nothing."""
     abilities: tuple[str, ...] | None = None

@@ -8,12 +8,14 @@ coded line. Rules are checked in one fixed order, structural ones first, so that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
-from gridops.base.ids import HostId
+from gridops.base.ids import DeviceId, HostId
 from gridops.footprint.ledger import DeviceRoom
+from gridops.footprint.measured import measured_need
 from gridops.footprint.need import Need, UnknownNeed, identity, need
 from gridops.model.fleet import DeviceKind
 from gridops.model.plan import HostLine, Launch
@@ -148,7 +150,7 @@ def _no_runtime(config: Config, view: HostView) -> HostLine | None:
 
 def _way(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> Way | HostLine:
     wanted = need(config, planning)
-    if isinstance(wanted, UnknownNeed):
+    if isinstance(wanted, UnknownNeed) and not view.measured:
         return _line(view, codes.FOOTPRINT_UNKNOWN, f"config {config.name}: {wanted.reason}")
     divisor = indivisible(config)
     if divisor is not None:
@@ -164,11 +166,25 @@ def _way(profile: Profile, config: Config, view: HostView, planning: PlanningPol
         if isinstance(rooms, HostLine):
             first = first or rooms
             continue
-        if wanted.host_bytes and view.ram is None:
+        here = measured_need(config, backend, view.places(rooms), view.measured) or wanted
+        if isinstance(here, UnknownNeed):
+            first = first or _line(view, codes.FOOTPRINT_UNKNOWN, f"config {config.name}: {here.reason}")
+            continue
+        if here.host_bytes and view.ram is None:
             return _line(view, codes.HOST_MEMORY_UNKNOWN, "it declares no cpu or unified device")
-        return Way(launch_of(profile, config, backend), wanted, rooms, is_gpu_work(backend))
+        return Way(launch_of(profile, config, backend), here, rooms, is_gpu_work(backend))
     assert first is not None, "_refused admitted a host without any backend of the config"
     return first
+
+
+def need_at(
+    config: Config, planning: PlanningPolicy, view: HostView, backend: str, on: Iterable[DeviceId]
+) -> Need | None:
+    """What a replica needs on these devices of a host; None when nobody knows."""
+    devices = frozenset(on)
+    rooms = [room for room in view.rooms if room.id in devices]
+    wanted = measured_need(config, backend, view.places(rooms), view.measured) or need(config, planning)
+    return wanted if isinstance(wanted, Need) else None
 
 
 def indivisible(config: Config) -> str | None:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
-from gridops.footprint.need import Need, identity, need
+from gridops.footprint.need import identity
 from gridops.model.plan import Assignment, Launch, Seat
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.capacity import claim_of
-from gridops.planner.eligible import Way, is_gpu_work, launch_of
+from gridops.planner.eligible import Way, is_gpu_work, launch_of, need_at
 from gridops.planner.incumbents import Incumbent, Verdict, names_of, residency_of
 from gridops.planner.learned import experience_of
 from gridops.planner.recall import Shelf
@@ -152,10 +152,12 @@ def _adopt(world: World, view: HostView, residency: Residency) -> Incumbent | No
     if split_replica(replica)[0] != profile.name:
         return None
     for config in profile.configs:
-        wanted = need(config, world.planning)
         for backend in config.backends:
             launch = launch_of(profile, config, backend)
-            if not isinstance(wanted, Need) or identity(launch) != residency.identity:
+            if identity(launch) != residency.identity:
+                continue
+            wanted = need_at(config, world.planning, view, backend, residency.devices)
+            if wanted is None:
                 continue
             way = Way(launch, wanted, (), is_gpu_work(backend))
             claim = claim_of(replica, profile.name, way, tuple(sorted(residency.devices)), view)

@@ -15,6 +15,7 @@ import numpy as np
 from gridops.base.ids import HostId, ProfileName
 from gridops.base.units import PPM
 from gridops.footprint.need import Need, need
+from gridops.model.measured import revision
 from gridops.model.plan import Launch
 from gridops.model.profile import Profile
 from gridops.planner.capacity import Ask, Offer
@@ -138,7 +139,13 @@ class Seats:
         if any("cpu" in c.backends for c in profile.configs):
             return 0
         needs = [need(c, self.draft.world.planning) for c in profile.configs]
-        return min((n.device_bytes for n in needs if isinstance(n, Need)), default=0)
+        known = [n.device_bytes for n in needs if isinstance(n, Need)]
+        return min((*known, *self._measured_of(profile)), default=0) if known else 0
+
+    def _measured_of(self, profile: Profile) -> list[int]:
+        """What was measured anywhere of any config of it: some host may need as little."""
+        rows = [m for report in self.draft.world.inputs.snapshot.hosts for m in report.measured or ()]
+        return [m.device_bytes for m in rows for c in profile.configs if m.revision == revision(c.artifact)]
 
     def find(self, item: Item) -> Found | None:
         """Compare every opening with room for the item."""

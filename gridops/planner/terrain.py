@@ -165,7 +165,8 @@ def shape_of(view: HostView) -> Shape:
         for r in view.rooms
     )
     ram = None if view.ram is None else place[view.ram.id]
-    return view.runtimes, view.host.tags, view.host.tier, rooms, ram
+    known = (view.measured, view.places(view.rooms)) if view.measured else ()
+    return view.runtimes, view.host.tags, view.host.tier, rooms, ram, known
 
 
 def _topology(room: DeviceRoom) -> tuple[object, ...]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gridops.base.codes import placement as codes
-from gridops.footprint.need import Need, identity, need
+from gridops.footprint.need import identity
 from gridops.footprint.share import takes_share
 from gridops.model.plan import Cause, CauseKind
 from gridops.model.profile import Config, Profile
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.capacity import claim_of
-from gridops.planner.eligible import Way, allowed, is_gpu_work, launch_of
+from gridops.planner.eligible import Way, allowed, is_gpu_work, launch_of, need_at
 from gridops.planner.failing import never_up
 from gridops.planner.incumbents import Incumbent, Verdict, current_config, mark, names_of, residency_of
 from gridops.planner.recall import Shelf
@@ -180,8 +180,9 @@ def _changed(world: World, incumbent: Incumbent, profile: Profile) -> Cause:
 
 def _resized(world: World, incumbent: Incumbent, config: Config, view: HostView) -> Incumbent:
     """Stays; its claim follows the footprint that is known of its config today."""
-    wanted = need(config, world.planning)
-    if not isinstance(wanted, Need):
+    launch, devices = incumbent.launch, incumbent.assignment.seat.devices
+    wanted = need_at(config, world.planning, view, launch.backend, devices)
+    if wanted is None:
         return incumbent
     way = Way(incumbent.launch, wanted, (), is_gpu_work(incumbent.launch.backend))
     was = incumbent.assignment

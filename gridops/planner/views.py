@@ -6,10 +6,12 @@ had in the last plan (`recall`), so that whatever was made from it holds on.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gridops.footprint.ledger import ram_of, rooms
 from gridops.model.fleet import Drain, Host, OnReturn, Runtime
+from gridops.model.measured import Measured
 from gridops.model.plan import DecisionKind, HostLine
 from gridops.model.profile import Profile
 from gridops.model.snapshot import (
@@ -23,6 +25,9 @@ from gridops.planner.recall import Recall, Shelf
 from gridops.planner.standing import Known, mass_stale, standing_of
 from gridops.planner.world import GivenUp, HostView, Inputs, Standing, World
 
+Shared = Mapping[tuple[str | None, int], tuple[Measured, ...]]
+"""By a card's model and memory."""
+
 
 def look(inputs: Inputs, recall: Recall | None = None) -> World:
     """Intent and snapshot as one picture. `recall`: what is known from planning the scope before, if anything is."""
@@ -35,7 +40,8 @@ def look(inputs: Inputs, recall: Recall | None = None) -> World:
         drains={d.host: d for d in desired.drains if d.until_ms is None or d.until_ms > inputs.now_ms},
     )
     views: Shelf[HostView] = recall.shelf("views")
-    hosts = {h.id: _view(h, inputs, look_up, views) for h in sorted(desired.hosts, key=lambda h: h.id)}
+    shared = _on_cards(inputs)
+    hosts = {h.id: _view(h, inputs, look_up, (views, shared)) for h in sorted(desired.hosts, key=lambda h: h.id)}
     mine = sorted((p for p in desired.profiles if p.scope == inputs.scope), key=lambda p: p.name)
     return World(
         inputs=inputs,
@@ -72,17 +78,39 @@ def _given_up(inputs: Inputs) -> tuple[GivenUp, ...]:
     )
 
 
-def _view(host: Host, inputs: Inputs, known: Known, views: Shelf[HostView]) -> HostView:
+def _on_cards(inputs: Inputs) -> Shared:
+    """What was measured on cards, by what they are: the same card elsewhere is the same hardware."""
+    found: dict[tuple[str | None, int], list[Measured]] = {}
+    for report in inputs.snapshot.hosts:
+        for one in report.measured or ():
+            if one.device is not None:
+                found.setdefault((one.device, one.total_bytes), []).append(one)
+    return {key: tuple(sorted(rows, key=lambda m: m.evidence)) for key, rows in found.items()}
+
+
+def _measured(report: HostReport | None, shared: Shared) -> tuple[Measured, ...]:
+    """What holds on a host: its own measurements, and those of others on cards that it has too."""
+    if report is None or not (report.measured or shared):
+        return ()
+    found = {m.evidence: m for m in report.measured or ()}
+    for device in report.devices:
+        found |= {m.evidence: m for m in shared.get((device.model, device.total_bytes), ())}
+    return tuple(found[e] for e in sorted(found))
+
+
+def _view(host: Host, inputs: Inputs, known: Known, at_hand: tuple[Shelf[HostView], Shared]) -> HostView:
+    views, shared = at_hand
     report = None if inputs.snapshot.source is SnapshotSource.DECLARED else known.reports.get(host.id)
     standing, closed = standing_of(host, report, inputs, known)
     drain, last = known.drains.get(host.id), views.last(host.id)
-    like = last is not None and last.standing is standing and last.closed == closed
+    measured = _measured(report, shared)
+    like = last is not None and last.standing is standing and last.closed == closed and last.measured == measured
     if last is not None and like and _same(last.host, host) and _same(last.drain, drain):
         if last.report is report:
             return views.put(host.id, (), last)
         if last.report is not None and report is not None and _only_later(last.report, report):
             return views.put(host.id, (), replace(last, report=report))
-    return views.put(host.id, (), _new_view(host, report, inputs, _Found(standing, closed, drain)))
+    return views.put(host.id, (), _new_view(host, report, inputs, _Found(standing, closed, drain, measured)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +118,7 @@ class _Found:
     standing: Standing
     closed: HostLine | None
     drain: Drain | None
+    measured: tuple[Measured, ...]
 
 
 def _same(old: object, new: object) -> bool:
@@ -122,6 +151,7 @@ def _new_view(host: Host, report: HostReport | None, inputs: Inputs, is_: _Found
         external=tuple(r for r in residencies if r.ownership is Ownership.EXTERNAL),
         stuck=tuple(r for r in managed if r.state is ResidencyState.UNKNOWN),
         ours=tuple(r for r in managed if r.state is not ResidencyState.UNKNOWN),
+        measured=is_.measured,
         traits=object(),
     )
 

@@ -6,17 +6,18 @@ The nouns that every step reads, and the moment that ages are judged at. Made on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.footprint.ledger import DeviceRoom
 from gridops.model.advice import Prefetched
-from gridops.model.fleet import Drain, Host, Runtime
+from gridops.model.fleet import DeviceKind, Drain, Host, Runtime
 from gridops.model.forecast import Forecast
 from gridops.model.intent import Intent
 from gridops.model.learned import Learned
+from gridops.model.measured import Measured
 from gridops.model.plan import Cause, Change, HostLine, Plan
 from gridops.model.policy import PlanningPolicy, ScopeBudgets
 from gridops.model.profile import Profile
@@ -106,8 +107,15 @@ class HostView:
     """Ours, in a state that nobody can vouch for: they hold what they hold until somebody resolves them."""
     ours: tuple[Residency, ...]
     """Managed live residencies that can be moved or stopped."""
+    measured: tuple[Measured, ...]
+    """What was measured on this host, or on the same kind of card elsewhere."""
     traits: object
     """The same object in every view of the host for as long as nothing is new but the time of its report."""
+
+    def places(self, rooms: Iterable[DeviceRoom]) -> tuple[tuple[DeviceKind, str | None], ...]:
+        """What these devices are, as the host reports them."""
+        models = {d.id: d.model for d in self.report.devices} if self.report is not None else {}
+        return tuple((room.kind, models.get(room.id)) for room in rooms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from gridops.base.record import record
 from gridops.model.action import Action, DeviceGeneration
 from gridops.model.advice import Prefetched
 from gridops.model.fleet import Runtime
+from gridops.model.measured import Measured
 from gridops.model.policy import ActionClass, ClassProtection
 from gridops.model.snapshot import DeviceReport, HostState, Residency
 
@@ -162,6 +163,8 @@ class Inventory:
     """What is being fetched now. None: nothing."""
     prefetched: tuple[Prefetched, ...] | None = None
     """What was fetched on a guess, is still here and was never used. None: nothing."""
+    measured: tuple[Measured, ...] | None = None
+    """What this host's qualifications measured, sorted by evidence. None: nothing."""
     abilities: tuple[str, ...] | None = None
     """`Ability`s of the agent; those that a reader does not know are none to it."""
 

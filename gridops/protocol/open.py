@@ -61,6 +61,7 @@ def open_heartbeat(text: str | bytes, host_key: PublicKey) -> Heartbeat:
     _at_most("heartbeat", "residencies", len(beat.inventory.residencies), limits.RESIDENCIES_PER_HOST)
     _at_most("heartbeat", "cached artifacts", len(beat.inventory.cached), limits.CACHED_ARTIFACTS_PER_HOST)
     _at_most("heartbeat", "transfers", len(beat.inventory.transfers or ()), limits.TRANSFERS)
+    _at_most("heartbeat", "measured footprints", len(beat.inventory.measured or ()), limits.MEASURED_PER_HOST)
     _at_most("heartbeat", "abilities", len(beat.inventory.abilities or ()), limits.ABILITIES)
     prefetched = beat.inventory.prefetched or ()
     _at_most("heartbeat", "prefetched artifacts", len(prefetched), limits.PREFETCHED_PER_HOST)

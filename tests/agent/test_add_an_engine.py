@@ -46,9 +46,9 @@ def test_the_example_is_short_enough_to_read() -> None:
 
 @pytest.mark.parametrize("promise", ALL)
 def test_the_example_keeps_its_word(case: Case, promise: Any, tmp_path: Path) -> None:
-    promise(case, tmp_path)
+    assert promise(case, tmp_path) is None, "a promise says what is broken by itself"
 
 
 @pytest.mark.parametrize("promise", ALL_LIVING)
 async def test_the_living_example_keeps_its_word(case: Case, promise: Any, tmp_path: Path) -> None:
-    await promise(case, tmp_path)
+    assert await promise(case, tmp_path) is None, "a promise says what is broken by itself"

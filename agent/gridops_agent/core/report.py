@@ -15,6 +15,7 @@ from gridops.base.codes import refusals as codes
 from gridops.base.ids import Digest
 from gridops.base.record import digest_of, to_bytes
 from gridops.model.fleet import Runtime
+from gridops.model.measured import Measured
 from gridops.model.snapshot import Ownership, Residency
 from gridops.protocol.fence import open_heads
 from gridops.protocol.fresh import Session
@@ -40,6 +41,7 @@ class Readings:
     front_cert: str | None = None
     in_flight: Mapping[Digest, int] | None = None
     alarms: tuple[str, ...] = ()
+    measured: tuple[Measured, ...] = ()
     goodbye: bool = False
     external: tuple[Residency, ...] = ()
     """Engines of this machine that are not ours: seen, and never touched."""
@@ -67,6 +69,7 @@ def inventory(host: Host, readings: Readings) -> Inventory:
         endpoint=readings.endpoint,
         front_cert=readings.front_cert,
         goodbye=readings.goodbye,
+        measured=readings.measured or None,
         # None where there is nothing, so that a controller of before they existed reads what it always read.
         transfers=readings.transfers[: limits.TRANSFERS] or None,
         prefetched=guesses.shown(host, readings.cached) or None,

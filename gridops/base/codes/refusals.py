@@ -303,6 +303,13 @@ START_FAILED = Code(
     "The process ended, or the model was not listed in the time allowed; its restarts are used up. Consumed.",
     "Read the engine's log on the host; the evidence holds its last lines.",
 )
+EVIDENCE_DOUBTFUL = Code(
+    "evidence_doubtful",
+    "a qualification that cannot be believed",
+    "A file in the host's folder of qualifications was not signed by this host's key, or is not what its name says. "
+    "Nothing of it is used.",
+    "Take the file away, and run `gridops-agent qualify` again.",
+)
 ROUTE_WITHDRAWN = Code(
     "route_withdrawn",
     "a model that fails its callers gets no more of them",

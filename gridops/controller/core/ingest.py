@@ -185,6 +185,7 @@ def _heard(soft: Soft, heartbeat: Heartbeat, now_ms: int) -> Heard:
         goodbye=inventory.goodbye,
         agent_version=heartbeat.agent_version,
         endpoint=inventory.endpoint,
+        measured=tuple(sorted(inventory.measured, key=lambda m: m.evidence)) if inventory.measured else None,
         prefetched=tuple(sorted(inventory.prefetched, key=lambda p: (p.since_ms, p.profile, p.files)))
         if inventory.prefetched
         else None,
