@@ -23,6 +23,7 @@ from gridops.cli.planning import AGAINST, Place, inputs_of, intent_of, look, pla
 from gridops.files.near import nearest
 from gridops.model.plan import Plan
 from gridops.model.snapshot import Snapshot, SnapshotSource
+from gridops.planner.evidence import measured_by
 from gridops.planner.explain import told, walk
 from gridops.planner.fixes import Found, fixes_for
 from gridops.planner.planner import Inputs
@@ -75,7 +76,13 @@ def explain(
     shown, fixes = _complete(known, name)
     failing = _failing(context, known, name)
     style = Style(context.width(), UTF8 if context.utf8() else ASCII)
-    words = Words(now_ms=now_ms, show_all=context.verbosity > 0, stored=known.inputs is None, in_force=known.in_force)
+    words = Words(
+        now_ms=now_ms,
+        show_all=context.verbosity > 0,
+        stored=known.inputs is None,
+        in_force=known.in_force,
+        measured=measured_by(known.inputs, known.plan) if known.inputs is not None else {},
+    )
     context.emit(
         {
             "text": lambda: "\n".join([*(explain_lines(shown, name, words, style, fixes) or ()), *_said(failing)]),

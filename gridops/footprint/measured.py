@@ -19,7 +19,13 @@ Place = tuple[DeviceKind, str | None]
 
 
 def measured_need(config: Config, backend: str, places: Iterable[Place], known: tuple[Measured, ...]) -> Need | None:
-    """The need of one replica on any of these devices, by the measurement nearest to it; None where none holds.
+    """The need of one replica on any of these devices, by the measurement nearest to it; None where none holds."""
+    best = nearest(config, backend, places, known)
+    return None if best is None else Need(best.device_bytes, best.host_bytes, FootprintSource.MEASURED)
+
+
+def nearest(config: Config, backend: str, places: Iterable[Place], known: tuple[Measured, ...]) -> Measured | None:
+    """The measurement that speaks of this config on these devices; of several the least that covers it.
 
     `places` says of each device what the host reports it to be: a name in a file is a person's word for it.
     """
@@ -29,10 +35,7 @@ def measured_need(config: Config, backend: str, places: Iterable[Place], known: 
     if len(places) != 1:  # of devices that differ, nobody knows yet which will be taken
         return None
     holds = [m for m in known if covers(m, config, backend) and (m.kind, m.device) in places]
-    if not holds:
-        return None
-    best = min(holds, key=lambda m: (m.context, m.lanes, -m.at_ms, m.evidence))
-    return Need(best.device_bytes, best.host_bytes, FootprintSource.MEASURED)
+    return min(holds, key=lambda m: (m.context, m.lanes, -m.at_ms, m.evidence), default=None)
 
 
 def covers(measured: Measured, config: Config, backend: str) -> bool:

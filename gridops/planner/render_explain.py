@@ -65,7 +65,7 @@ def explain_lines(
     head = _head(f"{replica} {style.symbols.arrow} {where}", _stands(plan, decision, context), style)
     lines = [*head, "", *_chain(plan, decision, context, style), *_waits(plan, replica, style)]
     if assignment is not None:
-        lines += [*_runs(plan, assignment, style), ""]
+        lines += [*_runs(plan, assignment, context, style), ""]
         lines += _chosen(choice, decision, context, style)
     if unplaced is not None:
         lines += ["", *_nowhere(unplaced, style)]
@@ -149,7 +149,7 @@ def _learned(decision: Decision) -> str:
     return f" (learned on {decision.target.host})" if decision.cost.learned and decision.target is not None else ""
 
 
-def _runs(plan: Plan, assignment: Assignment, style: Style) -> list[str]:
+def _runs(plan: Plan, assignment: Assignment, context: Context, style: Style) -> list[str]:
     launch = next((n for n in plan.launches if identity(n) == assignment.launch), None)
     lines: list[str] = []
     if launch is not None:
@@ -158,7 +158,9 @@ def _runs(plan: Plan, assignment: Assignment, style: Style) -> list[str]:
     devices = len(assignment.seat.devices)
     each = f"{render_need(assignment.device_bytes)}{' on each device' if devices > 1 else ''}"
     host = f", {render_need(assignment.host_bytes)} of the host's memory" if assignment.host_bytes else ""
-    return [*lines, *hang("  memory   ", each + host, style.width)]
+    evidence = context.measured.get(assignment.replica)
+    source = f" (measured, evidence {short(evidence)})" if evidence is not None else ""
+    return [*lines, *hang("  memory   ", each + host + source, style.width)]
 
 
 def _chosen(choice: Choice | None, decision: Decision | None, context: Context, style: Style) -> list[str]:

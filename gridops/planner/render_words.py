@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from gridops.base.ids import HostId, replica_key, short
+from gridops.base.ids import Digest, HostId, ReplicaId, replica_key, short
 from gridops.base.units import render_bytes, render_lack, render_ms
 from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan, Seat, Unplaced
 from gridops.model.policy import ScopeBudgets, ScopeMode
@@ -68,6 +69,8 @@ class Context:
     """The plan is one that lies in git. A new one has a name that no command but `plan` knows."""
     in_force: str = ""
     """Short name of the plan in force, of a new plan."""
+    measured: Mapping[ReplicaId, Digest] = field(default_factory=dict)
+    """Replicas whose memory was measured, and the evidence of it (`evidence.measured_by`)."""
     show_all: bool = False
 
 

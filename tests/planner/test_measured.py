@@ -7,12 +7,16 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.canon import digest_bytes
-from gridops.base.ids import Digest, EngineName
+from gridops.base.ids import Digest, EngineName, short
 from gridops.footprint.measured import covers, measured_need
 from gridops.model.fleet import DeviceKind, Host
 from gridops.model.measured import Measured, revision, settings
 from gridops.model.profile import Config, DeviceNeed, EngineArg, Footprint, FootprintSource
 from gridops.model.snapshot import DeviceReport
+from gridops.planner.evidence import measured_by
+from gridops.planner.render_explain import explain_lines
+from gridops.planner.render_text import Style
+from gridops.planner.render_words import UTF8, Context
 from tests.planner import fleet as f
 
 GIB = f.GIB
@@ -142,3 +146,16 @@ def test_the_nearest_measurement_holds_and_devices_that_differ_settle_nothing() 
 def test_an_engine_that_takes_a_share_is_not_measured_by_what_it_took() -> None:
     vllm = replace(config(), engine=EngineName("vllm"))
     assert measured_need(vllm, "cuda", ((DeviceKind.GPU, CARD),), (of(vllm, 11),)) is None
+
+
+def test_explain_says_that_memory_was_measured_and_by_which_evidence() -> None:
+    fleet = world(of(config(), 11))
+    made = fleet.plan()
+    (a,) = made.placement
+    evidence = measured_by(fleet.inputs(), made)
+    assert evidence == {a.replica: of(config(), 11).evidence}
+    words = Context(now_ms=f.NOW, measured=evidence)
+    lines = "\n".join(explain_lines(made, a.replica, words, Style(120, UTF8)) or ())
+    assert f"11 GiB (measured, evidence {short(evidence[a.replica])})" in lines
+    plain = world()
+    assert measured_by(plain.inputs(), plain.plan()) == {}
