@@ -75,14 +75,18 @@ class Controller:
         except (Malformed, ValueError) as error:
             raise Unreachable(f"{self.url} did not answer as a controller does: {error}") from error
 
-    async def _ask(self, method: str, path: str, body: Any) -> dict[str, Any]:
+    async def status(self) -> dict[str, Any]:
+        """What the controller tells everybody who asks (`GET /v1/status`)."""
+        return await self._ask("GET", "/v1/status", None, limits.STATUS_BYTES)
+
+    async def _ask(self, method: str, path: str, body: Any, most: int = _ANSWER_BYTES) -> dict[str, Any]:
         try:
             async with self._http.stream(method, path, json=body) as answer:
                 raw = bytearray()
                 async for chunk in answer.aiter_bytes():
                     raw += chunk
-                    if len(raw) > _ANSWER_BYTES:
-                        raise Unreachable(f"{self.url} sends more than {_ANSWER_BYTES} bytes")
+                    if len(raw) > most:
+                        raise Unreachable(f"{self.url} sends more than {most} bytes")
                 status = answer.status_code
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
             why = "another certificate than the pinned one" if _foreign(error) else str(error) or type(error).__name__

@@ -98,6 +98,11 @@ class Config:
         return self.state / "override.json"
 
     @property
+    def left(self) -> Path:
+        """There once this host has left its fleet."""
+        return self.state / "left.json"
+
+    @property
     def log(self) -> Path:
         """Where the agent's own log lies when no journal has it."""
         return self.state / "log"

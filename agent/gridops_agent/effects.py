@@ -75,7 +75,7 @@ class Effects:
         self._tools = tools
         self._listeners = listeners
         self._starts = Starts(memory, tools, self.tell, self.tell_once)
-        self._gives_back = GivesBack(memory, tools, Says(self.tell, self.tell_once, self._in_flight, listeners.warn))
+        self._gives_back = GivesBack(memory, tools, Says(self.tell, self.tell_once, self.in_flight, listeners.warn))
         self._lanes = Lanes()
         self._tasks: set[asyncio.Task[None]] = set()
         self._transfers: dict[Digest, Flag] = {}
@@ -268,7 +268,7 @@ class Effects:
         end = loop.time() + drain.grace_ms / 1000
         while True:
             held = self._memory.host.held.get(drain.incarnation)
-            work = await self._in_flight(held) if held is not None else ""
+            work = await self.in_flight(held) if held is not None else ""
             if work == "":
                 await self.tell(Ended(body, Outcome.SUCCEEDED))
                 return
@@ -277,7 +277,7 @@ class Effects:
                 return
             await asyncio.sleep(_POLL_S)
 
-    async def _in_flight(self, held: Held) -> str:
+    async def in_flight(self, held: Held) -> str:
         """What is still being worked on, in words; empty when it is known to be nothing."""
         count = self._tools.front.in_flight[held.body]
         if count:
@@ -300,7 +300,7 @@ class Effects:
         held = self._memory.host.held.get(residency)
         handle = held.handle if held is not None else None
         if held is not None and not unload.force and held.state is not ResidencyState.FAILED:
-            work = await self._in_flight(held)
+            work = await self.in_flight(held)
             if work:
                 await self.tell(Ended(body, Outcome.FAILED, codes.WORK_IN_FLIGHT.code, f"{work}; nothing was cut"))
                 return

@@ -308,6 +308,14 @@ class Ledger:
                 self._db.execute("ROLLBACK")
             raise
 
+    def problem(self, identity: Identity) -> str | None:
+        """What is wrong with it, for `doctor`; None when nothing. Raises BadSetup when a newer agent wrote it."""
+        try:
+            self._verify(identity)
+        except (sqlite3.DatabaseError, _Damaged) as error:
+            return str(error)
+        return self.note("damage")
+
     def _verify(self, identity: Identity) -> None:
         """Raises _Damaged when anything in the file is not what was written."""
         problems = [row[0] for row in self._db.execute("PRAGMA integrity_check")]
@@ -381,7 +389,6 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = FULL")
     form = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if form > FORM:
-        connection.close()
         raise _newer(path, f"form {form}, this one reads up to {FORM}")
     if form < FORM:
         connection.executescript(migration(form))
@@ -389,6 +396,5 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _newer(path: Path, why: str) -> BadSetup:
-    """Nothing of it is touched: its engines serve on, and the newer agent finds everything as it left it."""
     hint = "install the version that wrote it, or a newer one; engines that run are not touched"
     return BadSetup(f"{path} was written by a newer agent ({why})", hints=(hint,))

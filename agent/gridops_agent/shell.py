@@ -45,6 +45,7 @@ from gridops_agent.hands import Hands
 from gridops_agent.keep.base import Proof
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Identity, Ledger, Unwritable
+from gridops_agent.life.left import has_left
 from gridops_agent.life.pulse import Pulse
 from gridops_agent.life.sleep import Habits, Sleep, is_guest, logind_ears
 from gridops_agent.measuring import Measuring
@@ -108,6 +109,8 @@ class Agent:
         return self
 
     async def _open(self) -> None:
+        if has_left(self.config) is not None:
+            raise BadSetup("this host has left its fleet", hints=("join again, with a new token and another --state",))
         with contextlib.suppress(OSError):
             self.config.status.unlink(missing_ok=True)  # what an earlier run said is not what this one says
         for name, engine in self._engines.items():
@@ -323,6 +326,7 @@ class Agent:
             with contextlib.suppress(GridopsError):
                 await self._measure()
                 await self.hands.look(self._http)
+            self._write_status()
             with contextlib.suppress(Unwritable):
                 await self._try_ledger()
 

@@ -107,6 +107,8 @@ SNAPSHOTS_KEPT = 2
 
 # Agent
 ENGINE_LOG_BYTES = 8 << 20
+STATUS_BYTES = 32 << 20
+"""What an agent reads of its controller's status: 1,000 hosts with a hundred residencies each."""
 AGENT_LOG_BYTES = 4 << 20
 """The agent's own log where no journal bounds it; a full one is put aside."""
 AGENT_LOG_FILES = 3

@@ -51,6 +51,8 @@ class Desk:
     changes: dict[str, Any] = field(default_factory=dict)
     raw: Any = None
     secret: bytes = b"s" * 32
+    hosts: list[dict[str, Any]] = field(default_factory=list)
+    """What its status says of hosts."""
 
     async def beat(self, request: web.Request) -> web.Response:
         if self.raw is not None:
@@ -72,6 +74,9 @@ class Desk:
 
     async def list_roots(self, request: web.Request) -> web.Response:
         return web.json_response({"roots": [self.site.chain.text, *self.roots]})
+
+    async def status(self, _: web.Request) -> web.Response:
+        return web.json_response({"hosts": self.hosts})
 
     async def join(self, request: web.Request) -> web.Response:
         text = (await request.json())["request"]
@@ -98,6 +103,7 @@ async def listening(desk: Desk) -> AsyncIterator[str]:
     app.router.add_post("/v1/beat", desk.beat)
     app.router.add_get("/v1/roots", desk.list_roots)
     app.router.add_post("/v1/join", desk.join)
+    app.router.add_get("/v1/status", desk.status)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     port = int(desk.site.config.controller.rpartition(":")[2])

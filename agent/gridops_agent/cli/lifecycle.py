@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from gridops import __version__
 from gridops.base.errors import GridopsError
 from gridops_agent.cli.options import State, config_of, examples
-from gridops_agent.config import Config
+from gridops_agent.cli.report import Usage
+from gridops_agent.config import Config, default_state
 
 
 def add(app: typer.Typer) -> None:
@@ -22,6 +27,12 @@ def add(app: typer.Typer) -> None:
             "gridops-agent runtime && systemctl restart gridops-agent",
         )
     )(runtime)
+    app.command(
+        epilog=examples("gridops-agent leave", "gridops-agent leave --state /tmp/a", "gridops-agent leave --force")
+    )(leave)
+    app.command(
+        epilog=examples("gridops-agent doctor", "gridops-agent doctor --state /tmp/a", "gridops-agent doctor -o json")
+    )(doctor)
 
 
 def runtime(state: State = None) -> None:
@@ -70,3 +81,36 @@ def _program() -> Path:
     called = Path(sys.argv[0])
     found = shutil.which(called.name) if called.parent == Path() else None
     return Path(found or called).absolute()
+
+
+def leave(
+    force: Annotated[bool, typer.Option("--force", help="Cut work, and go also as the last to serve.")] = False,
+    state: State = None,
+) -> None:
+    """Take this host out of its fleet: drain, unload, say goodbye, remove the service. Call it again to go on."""
+    from gridops_agent.life.install import Machine
+    from gridops_agent.life.leave import Wishes
+    from gridops_agent.life.leave import leave as leave_fleet
+
+    wishes = Wishes(force, __version__, Machine(), lambda line: print(line, flush=True))
+    asyncio.run(leave_fleet(config_of(state), wishes))
+
+
+def doctor(
+    state: State = None,
+    output: Annotated[str, typer.Option("-o", "--output", help="text or json.")] = "text",
+) -> None:
+    """Look at everything that can be wrong on this host, and say what to do. Exit 1 if something is bad."""
+    from gridops_agent.life import finding
+    from gridops_agent.life.doctor import examine
+    from gridops_agent.life.install import Machine
+
+    if output not in ("text", "json"):
+        raise Usage(f"`{output}` is not an output format", hints=("there are: text, json",))
+    host, found = asyncio.run(examine((state or default_state()).absolute(), Machine()))
+    if output == "json":
+        print(json.dumps(finding.document(host, found), indent=2, sort_keys=True))
+    else:
+        print(finding.render(found), end="")
+    if finding.is_bad(found):
+        raise typer.Exit(1)

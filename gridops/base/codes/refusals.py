@@ -428,6 +428,12 @@ LEDGER_UNWRITABLE = Code(
     "The disk is full or fails. Nothing is done that could not be recorded first; what runs goes on serving.",
     "Free space on the file system of the agent's state folder; the agent goes on by itself.",
 )
+LAST_HERE = Code(
+    "last_here",
+    "the last healthy replica is on this host",
+    "The host would leave its fleet and take with it the only replica of a profile that is known to serve.",
+    "Drain it first, so that the replica finds another place (`gridops host drain`), or insist: `--force`.",
+)
 STRAY_PROCESS = Code(
     "stray_process",
     "an engine that no command explains",

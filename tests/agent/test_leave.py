@@ -1,0 +1,265 @@
+"""Leaving a fleet: nothing is left running, nothing is cut unasked, and whoever was interrupted goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gridops.base.errors import BadSetup, Busy, Failed, Refusal, Unreachable
+from gridops.base.ids import ProfileName
+from gridops.trust.tls import TlsIdentity, self_signed
+from gridops_agent.clock import SystemClock
+from gridops_agent.config import write_config
+from gridops_agent.core.protection import OverrideKind
+from gridops_agent.effects import Effects
+from gridops_agent.ledger import Ledger
+from gridops_agent.life import leave as leaving
+from gridops_agent.life.install import Machine, install, place
+from gridops_agent.life.leave import Wishes, leave, served_elsewhere
+from gridops_agent.life.left import has_left
+from gridops_agent.overrides import stands
+from tests.agent.site import CLIENT_KEY, DAY, Site, command, receipt, until, wall_ms
+from tests.agent.test_beats import Desk, listening
+from tests.agent.test_front import lasting
+from tests.agent.test_install import PROGRAM, ServiceManager, machine
+
+
+@pytest.fixture(scope="module")
+def tls() -> TlsIdentity:
+    return self_signed(("127.0.0.1",), wall_ms() - DAY, 300)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "FOLLOWS_MS", 4_000)
+    monkeypatch.setattr(leaving, "GOODBYE_S", 5.0)
+
+
+def other(state: str = "ready", **changes: object) -> dict[str, Any]:
+    residency = {"profile": "tiny", "state": state}
+    return {"host": "anvil", "heard": True, "state": "accepting", "residencies": [residency]} | changes
+
+
+@asynccontextmanager
+async def office(site: Site, tls: TlsIdentity) -> AsyncIterator[Desk]:
+    """A controller that knows of another host which serves the same."""
+    desk = Desk(site, tls, hosts=[other()])
+    async with listening(desk) as url:
+        site.config = replace(site.config, controller=url)
+        write_config(site.config)
+        yield desk
+
+
+@dataclass
+class Leaver:
+    """A person who leaves, on a machine with services of its own."""
+
+    machine: Machine
+    said: list[str] = field(default_factory=list)
+
+    def wishes(self, force: bool = False, patience_ms: int | None = 1_000) -> Wishes:
+        return Wishes(force, "0.1.0", self.machine, self.said.append, patience_ms)
+
+
+@pytest.fixture
+def leaver(tmp_path: Path) -> Leaver:
+    return Leaver(machine(tmp_path, ServiceManager()))
+
+
+@pytest.fixture
+def site(make_site: Callable[..., Site], tls: TlsIdentity) -> Site:
+    return make_site(tls=tls)
+
+
+async def with_engine(site: Site) -> None:
+    async with site.agent() as agent:
+        await receipt(agent, await command(agent, site, site.warm(launch=site.launch(context=32_768))))
+
+
+def remembered(site: Site) -> Any:
+    ledger = Ledger.look(site.config.ledger)
+    try:
+        return ledger.load("")
+    finally:
+        ledger.close()
+
+
+async def test_a_host_that_leaves_leaves_nothing_running_and_says_so(
+    site: Site, tls: TlsIdentity, leaver: Leaver
+) -> None:
+    await with_engine(site)
+    where = place(site.config, leaver.machine)
+    install(where, site.config, Path(PROGRAM), leaver.machine)
+    async with office(site, tls) as desk:
+        await leave(site.config, leaver.wishes())
+        assert site.processes() == []
+        assert remembered(site).held == {}
+        last = desk.beats[-1]
+        assert (last.inventory.goodbye, last.inventory.residencies) == (True, ())
+        assert last.inventory.state == "draining"
+        assert where.file is not None
+        assert not where.file.exists()
+        assert has_left(site.config) is not None
+        told = "\n".join(leaver.said)
+        assert "tiny/1 is unloaded." in told
+        assert "`expunged: true` in fleet.d/keys/forge.yaml" in told
+        before = len(desk.beats)
+        await leave(site.config, leaver.wishes())
+        assert leaver.said[-1] == "forge has left its fleet already."
+        assert len(desk.beats) == before
+    with pytest.raises(BadSetup, match="has left its fleet"):
+        async with site.agent():
+            pass
+
+
+SITUATIONS: dict[str, list[dict[str, Any]]] = {
+    "nobody else": [],
+    "another profile": [other(residencies=[{"profile": "big", "state": "ready"}])],
+    "it is still starting": [other("warming")],
+    "it is not heard": [other(heard=False)],
+    "it is paused": [other(state="paused")],
+    "only this host": [other(host="forge")],
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_who_serves_elsewhere_is_who_is_heard_takes_work_and_is_ready(name: str) -> None:
+    assert not served_elsewhere({"hosts": SITUATIONS[name]}, "forge", ProfileName("tiny"))
+    assert served_elsewhere({"hosts": [*SITUATIONS[name], other()]}, "forge", ProfileName("tiny"))
+
+
+async def test_the_last_healthy_replica_stays_unless_a_person_insists(
+    site: Site, tls: TlsIdentity, leaver: Leaver
+) -> None:
+    await with_engine(site)
+    (engine,) = site.processes()
+    async with office(site, tls) as desk:
+        desk.hosts = []
+        with pytest.raises(Refusal, match="no other host is known to serve tiny") as caught:
+            await leave(site.config, leaver.wishes())
+        assert caught.value.code == "last_here"
+        assert (site.processes(), leaver.said, has_left(site.config)) == ([engine], [], None)
+        assert stands(site.config.override, None, SystemClock()) is None, "nothing was changed"
+        await leave(site.config, leaver.wishes(force=True))
+    assert site.processes() == []
+
+
+async def test_a_controller_that_does_not_answer_is_no_yes(site: Site, leaver: Leaver) -> None:
+    await with_engine(site)
+    with pytest.raises(Unreachable, match="whether tiny is served elsewhere cannot be asked"):
+        await leave(site.config, leaver.wishes())
+    assert len(site.processes()) == 1
+    await leave(site.config, leaver.wishes(force=True))
+    assert site.processes() == []
+    assert any("could not be told" in line for line in leaver.said)
+
+
+async def test_work_in_flight_is_waited_for_and_not_cut(site: Site, tls: TlsIdentity, leaver: Leaver) -> None:
+    """A real agent serves a long answer; the leave is refused while it lasts and goes through afterwards."""
+    await with_engine(site)
+    async with office(site, tls):
+        async with site.agent() as agent:
+            work = asyncio.ensure_future(agent.run())
+            await until(lambda: agent.memory.host.last_word.keys != ())
+            client = aiohttp.ClientSession()
+            asked = lasting()
+            auth = {"Authorization": f"Bearer {CLIENT_KEY}"}
+            url = f"{agent._endpoint}/v1/chat/completions"
+            async with client.post(url, json=asked, headers=auth, ssl=False) as answer:
+                assert answer.status == 200
+                await answer.content.readany()
+                with pytest.raises(Busy, match="1 requests are in flight"):
+                    await leave(site.config, leaver.wishes(patience_ms=0))
+                assert (await answer.content.readany()) != b"", "it was not cut"
+            await client.close()
+            assert len(site.processes()) == 1
+            word = stands(site.config.override, None, SystemClock())
+            assert word is not None
+            assert (word.kind, word.reason) == (OverrideKind.DRAIN, leaving.REASON)
+            with pytest.raises(Failed, match="an agent still runs"):
+                await leave(site.config, leaver.wishes(patience_ms=30_000))
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(work, 60)
+        await leave(site.config, leaver.wishes())
+    assert site.processes() == []
+
+
+async def test_an_engine_that_works_is_not_ended_unasked(
+    site: Site, tls: TlsIdentity, leaver: Leaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_engine(site)
+
+    async def busy(*_: object) -> str:
+        return "2 generations are running by the engine's own count"
+
+    async with office(site, tls):
+        with monkeypatch.context() as held:
+            held.setattr(Effects, "in_flight", busy)
+            with pytest.raises(Busy, match="tiny/1: 2 generations"):
+                await leave(site.config, leaver.wishes())
+        assert len(site.processes()) == 1
+        await leave(site.config, leaver.wishes())
+    assert site.processes() == []
+
+
+async def test_a_leave_that_was_killed_anywhere_goes_on(
+    make_site: Callable[..., Site], tls: TlsIdentity, tmp_path: Path
+) -> None:
+    """Killed before each of its durable steps: the next call ends what is left, and once."""
+    steps = 0
+    for at in range(1, 30):
+        site = make_site(f"at-{at}", tls=tls)
+        await with_engine(site)
+        pid = os.fork()
+        if pid == 0:
+            dies(site, at, tmp_path)
+        _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0
+            break
+        steps += 1
+        left = Leaver(machine(tmp_path, ServiceManager()))
+        async with office(site, tls):
+            await leave(site.config, left.wishes(force=True))
+        assert site.processes() == []
+        assert remembered(site).held == {}
+        assert has_left(site.config) is not None
+    assert steps >= 3
+
+
+def dies(site: Site, at: int, tmp_path: Path) -> None:
+    count = 0
+    write = Ledger._write
+
+    def dying(self: Ledger, put: Any, gone: Any) -> None:
+        nonlocal count
+        count += bool(put or gone)
+        if count == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(self, put, gone)
+
+    def before_the_note(*_: object) -> None:
+        nonlocal count
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Ledger._write = dying  # type: ignore[method-assign]
+    leaving.note_left = before_the_note
+    code = 1
+    try:
+        asyncio.new_event_loop().run_until_complete(
+            leave(site.config, Leaver(machine(tmp_path, ServiceManager())).wishes(force=True))
+        )
+        code = 0
+    finally:
+        os._exit(code)
