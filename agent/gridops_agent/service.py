@@ -21,6 +21,8 @@ NotifyAccess=main
 ExecStart={program} run --state {state}
 # Engines live on while the agent is restarted or upgraded; it proves and adopts them when it is back.
 KillMode=process
+# It keeps each engine in a control group of its own below this one.
+Delegate=yes
 # An engine that the kernel ends for want of memory is the agent's business, and no reason to end the agent too.
 OOMPolicy=continue
 TimeoutStartSec=180

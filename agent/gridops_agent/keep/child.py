@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from gridops.base.canon import digest_bytes
 from gridops.base.errors import Failed
-from gridops.base.ids import Digest
+from gridops.base.ids import Digest, short
 from gridops.model.fleet import Runtime
 from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle
@@ -24,6 +25,7 @@ from gridops_agent.engines.base import Start
 from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, record
 from gridops_agent.keep.family import family, listener
 from gridops_agent.platform.base import Platform, Process
+from gridops_agent.platform.groups import Groups
 from gridops_agent.supervise import Child, begin
 
 COOKIE = "GRIDOPS_BODY"
@@ -38,9 +40,10 @@ class ChildKeeper:
 
     kind = "child"
 
-    def __init__(self, platform: Platform, home: Path) -> None:
+    def __init__(self, platform: Platform, home: Path, groups: Groups | None = None) -> None:
         self._platform = platform
         self._home = str(home.resolve())
+        self._groups = groups or Groups()
         self._children: dict[int, Child] = {}
 
     def runtimes(self) -> tuple[Runtime, ...]:
@@ -90,12 +93,13 @@ class ChildKeeper:
             child.wait()
         if self._children.get(handle.pid) is child:
             del self._children[handle.pid]
-        for process in self._carrying(body):
+        for process in self.members(body, None):
             self._platform.send(process, signal.SIGKILL)
 
     def _spawn(self, spawn: Spawn) -> Child:
         told = {"OMP_WAIT_POLICY": "passive", **spawn.environment, COOKIE: spawn.body, HOME: self._home}
         child = begin(spawn.argv, told, spawn.folder, spawn.log)
+        self._groups.enter(self._group(spawn.body), child.pid)
         self._children[child.pid] = child
         return child
 
@@ -168,7 +172,7 @@ class ChildKeeper:
         With a proved leader its whole group and session; without one only those that carry the cookie, since the
         number of a dead leader's group may have been given to others.
         """
-        found = {p.pid: p for p in self._carrying(body)}
+        found = {p.pid: p for p in (*self._carrying(body), *self._grouped(body))}
         if handle is None:
             return tuple(found[pid] for pid in sorted(found))
         if handle.taken:  # its session may be a person's shell: only what it leads itself comes with it
@@ -181,6 +185,17 @@ class ChildKeeper:
         if self.look(body, handle) is Proof.OURS:
             found |= near
         return tuple(found[pid] for pid in sorted(found))
+
+    def _grouped(self, body: Digest) -> list[Process]:
+        """Whom the kernel keeps in the body's control group. Read twice: a number given away is in no group."""
+        name = self._group(body)
+        found = [self._platform.process(pid) for pid in self._groups.pids(name)]
+        still = set(self._groups.pids(name)) if found else set()
+        return [p for p in found if p is not None and not p.zombie and p.pid in still]
+
+    def _group(self, body: Digest) -> str:
+        """The control group of a body: of this agent, and of no other on the machine."""
+        return f"gridops-{short(body, 16)}-{short(digest_bytes(self._home.encode()), 8)}"
 
     def _carrying(self, body: Digest) -> list[Process]:
         found: list[Process] = []
@@ -204,6 +219,7 @@ class ChildKeeper:
                 # A child started while we were stopping carries the cookie too.
                 members = self.members(body, handle)
                 if not members:
+                    self._groups.leave(self._group(body))
                     return Stopped(True)
         pids = ", ".join(str(p.pid) for p in members)
         return Stopped(False, f"still alive after KILL: pid {pids}")
@@ -248,12 +264,14 @@ class ChildKeeper:
 
     def processes_of(self, handles: Mapping[Digest, Handle]) -> tuple[int, ...]:
         """Every pid in the session or group of a proved process, in one pass over all processes."""
-        leaders = {handle.pid for body, handle in handles.items() if self.look(body, handle) is Proof.OURS}
-        if not leaders:
+        proved = {body: handle for body, handle in handles.items() if self.look(body, handle) is Proof.OURS}
+        if not proved:
             return ()
-        return tuple(
-            p.pid for p in self._platform.processes() if not p.zombie and (p.session in leaders or p.group in leaders)
-        )
+        leaders = {handle.pid for handle in proved.values()}
+        living = (p for p in self._platform.processes() if not p.zombie)
+        found = {p.pid for p in living if p.session in leaders or p.group in leaders}
+        found |= {p.pid for body in proved for p in self._grouped(body)}
+        return tuple(sorted(found))
 
 
 def _status(code: int) -> str:
