@@ -339,8 +339,7 @@ class Agent:
         self._stored = await stored(self._services, self._http)
         await self._measuring.turn(self.effects)
         await self.hands.give_back(self.effects.handled, self.effects.tell_once)
-        held = self.memory.host.held
-        for what, body in await self.keepers.strangers(frozenset(held) | self.hands.given()):
+        for what, body in await self.keepers.strangers(frozenset(self.memory.host.held) | self.hands.given()):
             text = f"{what} carries the command {short(body)}, which nobody remembers"
             self.alarms.warn(codes.STRAY_PROCESS.code, text, about=what)
 

@@ -173,9 +173,10 @@ class Starts:
             model = await self._tools.artifacts.away(
                 self._tools.artifacts.locate, launch.artifact, self._reading[held.body]
             )
-            there = await self._tools.hands.match(held, model, self._tools.http, self._tools.engines[launch.engine])
-            if there is not None:
-                return await self._adopt(held, there)
+            if (program := self._tools.engines.get(launch.engine)) is not None:  # a service is nobody's to hand over
+                there = await self._tools.hands.match(held, model, self._tools.http, program)
+                if there is not None:
+                    return await self._adopt(held, there)
         if place is not None:
             return await self._try_at(held, keeper, place, model)
         engine = self._tools.engines[launch.engine]

@@ -121,7 +121,7 @@ async def test_the_front_withdraws_what_fails_its_callers_and_asks_the_other_cop
     async with (
         failing(bad, [500] * 9, seen),
         failing(good, [], []),
-        front_alone(site, Table(routes, KEYS)) as (f, http),
+        front_alone(site, Table(routes=routes, keys=KEYS)) as (f, http),
     ):
         f.outcomes = Outcomes(Clock())
         first = min(BODY, OTHER)
@@ -131,7 +131,7 @@ async def test_the_front_withdraws_what_fails_its_callers_and_asks_the_other_cop
                 statuses.append(answer.status)
         assert statuses.count(500) == (limits.FAULTS_IN_A_ROW if first == BODY else 0)
         assert statuses[-1] == 200
-        f.table = Table((route(bad),), KEYS)
+        f.table = Table(routes=(route(bad),), keys=KEYS)
         while f.outcomes.admits(BODY):
             async with http.post("/v1/chat/completions", json=asked()) as answer:
                 assert answer.status == 500
@@ -142,7 +142,7 @@ async def test_the_front_withdraws_what_fails_its_callers_and_asks_the_other_cop
 
 async def test_an_engine_that_is_not_there_is_withdrawn_too(site: Site) -> None:
     port = free_ports(1)[0]
-    async with front_alone(site, Table((route(port),), KEYS)) as (_, http):
+    async with front_alone(site, Table(routes=(route(port),), keys=KEYS)) as (_, http):
         codes = []
         for _ in range(limits.FAULTS_IN_A_ROW + 1):
             async with http.post("/v1/chat/completions", json=asked()) as answer:
@@ -154,7 +154,7 @@ async def test_every_served_name_reaches_the_engine_as_the_one_it_lists(site: Si
     port = free_ports(1)[0]
     seen: list[str] = []
     routes = (replace(route(port), serves=("tiny", "gpt-nothing")),)
-    async with failing(port, [], seen), front_alone(site, Table(routes, KEYS)) as (_, http):
+    async with failing(port, [], seen), front_alone(site, Table(routes=routes, keys=KEYS)) as (_, http):
         for model in ("tiny", "gpt-nothing"):
             async with http.post("/v1/chat/completions", data=json.dumps(asked(model))) as answer:
                 assert answer.status == 200
