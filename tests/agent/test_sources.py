@@ -227,9 +227,11 @@ def test_a_cut_blob_goes_on_and_the_token_is_not_asked_for_again(desk: Desk, ori
 def test_a_manifest_with_another_digest_is_not_believed(desk: Desk, origin: Origin) -> None:
     registry = Registry(origin)
     source = registry.source()
-    registry.manifest += b" "
-    origin.answer = lambda asked: Trick(body=registry.manifest)
-    refused(desk, in_registry(registry, source), "wrong_digest")
+    other = registry.manifest + b" "
+    origin.answer = lambda asked: Trick(body=other) if "manifests" in asked.path else registry.answer(asked)
+    refusal = refused(desk, in_registry(registry, source), "wrong_digest")
+    assert "sends a manifest with" in refusal.message
+    assert len(origin.asked) == 1, "nothing that it lists is asked for"
 
 
 def test_a_manifest_that_does_not_list_the_file_says_what_it_lists(desk: Desk, origin: Origin) -> None:

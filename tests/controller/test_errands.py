@@ -12,7 +12,7 @@ from gridops.controller import views
 from gridops.model.advice import Advice, Evict, EvictCause, Prefetch, Prefetched
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import GrantMode
-from tests.controller.fleet import AUTOMATIC, DEFAULT, POLICIES, RECOMMEND, Desk, Fleet, mode, profile
+from tests.controller.fleet import AUTOMATIC, DEFAULT, POLICIES, RECOMMEND, Desk, Fleet, mode, profile, run
 from tests.controller.scripted_agent import ScriptedAgent
 
 BOTH = mode("{mode: automatic, automatic: {allow: [repair, scale_up, scale_down]}}")
@@ -180,6 +180,12 @@ def test_a_guess_under_way_gives_way_to_what_is_needed(fleet: Fleet) -> None:
     desk.beat()
     assert [b.action.guess for b, _ in alpha(desk).open.values()] == [True]  # type: ignore[union-attr]
     desk.commit({"profiles.d/spare.yaml": profile("spare", 2, sha="sha256:" + "ef" * 32)})
+    desk.clock.pass_by(1_000)
+    desk.beat()
+    while run(desk.planning.consider(DEFAULT)):
+        pass
+    advised(desk, prefetch())
+    assert waiting(desk) == [("load", GrantMode.VOID)], "it is still advised, and goes all the same"
     desk.settle(4)
     kinds = [(b.action.kind, b.action.replica) for b, _ in alpha(desk).open.values()]
     assert [replica for _, replica in kinds if replica == "later/0"] == []
