@@ -11,11 +11,12 @@ import pytest
 from gridops.base import limits
 from gridops.base.canon import digest_bytes
 from gridops.base.errors import Refusal
-from gridops.base.ids import DeviceId
+from gridops.base.ids import DeviceId, HostId, ProfileName
+from gridops.model.advice import Prefetched
 from gridops.model.fleet import DeviceKind
 from gridops.model.snapshot import DeviceReport
 from gridops.protocol import open as opening
-from gridops.protocol.messages import Head, Outcome
+from gridops.protocol.messages import Head, Outcome, Transfer
 from gridops.protocol.receipts import new_receipts, state
 from tests.protocol import build
 from tests.protocol.build import CONTROLLER, HOST_SIGNER, OTHER_HOST
@@ -76,7 +77,20 @@ HEAD = Head(seq=1, body=digest_bytes(b"1"))
 DEVICES = tuple(
     DeviceReport(id=DeviceId(f"gpu{n}"), kind=DeviceKind.GPU, total_bytes=1) for n in range(limits.DEVICES_PER_HOST + 1)
 )
+TRANSFER = Transfer(artifact=HEAD.body, source="https", done_bytes=1, size_bytes=2)
+
+
+def _guess(files: int = 1, host: str = build.HOST) -> Prefetched:
+    many = tuple(digest_bytes(b"%d" % n) for n in range(files))
+    return Prefetched(host=HostId(host), profile=ProfileName("later"), files=many, size_bytes=1, since_ms=1)
+
+
 TOO_MUCH = {
+    "transfers": ("heartbeat", _inventory(transfers=(TRANSFER,) * (limits.TRANSFERS + 1))),
+    "abilities": ("heartbeat", _inventory(abilities=("x",) * (limits.ABILITIES + 1))),
+    "prefetched artifacts": ("heartbeat", _inventory(prefetched=(_guess(),) * (limits.PREFETCHED_PER_HOST + 1))),
+    "prefetched files": ("heartbeat", _inventory(prefetched=(_guess(limits.PREFETCHED_FILES + 1),))),
+    "another host": ("heartbeat", _inventory(prefetched=(_guess(host="elsewhere"),))),
     "alarms": ("heartbeat", replace(BEAT, alarms=("x",) * (limits.ALARMS + 1))),
     "open bodies": ("heartbeat", replace(BEAT, open=(HEAD,) * (limits.OPEN_BODIES_PER_HOST + 1))),
     "devices": ("heartbeat", _inventory(devices=DEVICES)),
