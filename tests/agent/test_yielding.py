@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import aiohttp
+import pytest
 
 from gridops.base.codes import refusals as codes
 from gridops.base.ids import Digest
+from gridops.base.record import digest_of
 from gridops.model.policy import ClassProtection, protection_default
 from gridops.model.snapshot import HostState, ResidencyState
-from gridops.protocol.messages import Outcome
+from gridops.protocol.messages import GrantMode, Outcome
+from gridops_agent.artifacts import TakenBack
 from gridops_agent.core.events import Heard
 from gridops_agent.core.report import Readings, inventory
 from gridops_agent.shell import Agent
-from tests.agent.site import Site, command, done, held_of, pid_of, receipt, until
+from tests.agent.site import Site, command, done, hear, held_of, pid_of, receipt, until
 from tests.agent.test_front import asked, client, lasting
 
 QUICK = replace(
@@ -241,3 +245,30 @@ async def test_a_throttled_host_lets_in_its_share_of_the_lanes(site: Site) -> No
             assert (status, said["error"]["code"], later) == (503, "host_throttled", "7")
         await until(lambda: not agent.front.in_flight)
         assert (await answers(http))[0] == 200
+
+
+@pytest.mark.parametrize("voided", [False, True])
+async def test_a_transfer_under_way_is_taken_back_and_says_by_whom(
+    site: Site, monkeypatch: pytest.MonkeyPatch, voided: bool
+) -> None:
+    async with running(site) as agent:
+        await warm(agent, site)
+        began = threading.Event()
+
+        def slow(_artifact: object, flag: threading.Event, *_: object) -> int:
+            began.set()
+            assert flag.wait(60)
+            raise TakenBack
+
+        monkeypatch.setattr(agent._artifacts, "obtain", slow)
+        made = site.body(site.load())
+        await hear(agent, site, site.grant(made))
+        body = digest_of(made)
+        await until(began.is_set)
+        if voided:
+            await hear(agent, site, site.grant(made, GrantMode.VOID))
+        else:
+            site.readings = dict(HERE)
+        ended = await receipt(agent, body)
+        wanted = (Outcome.VOIDED, None) if voided else (Outcome.FAILED, codes.HOST_STATE.code)
+        assert (ended.outcome, ended.code) == wanted
