@@ -25,7 +25,7 @@ DEFAULT_PORTS = (18300, 18399)
 DEFAULT_FRONT = "127.0.0.1:0"
 _KEYS = frozenset(
     {"controller", "host", "fleet", "artifact_folders", "share", "ports", "front", "secrets_folder", "engine_command"}
-    | {"engines", "units", "container_socket", "artifacts"}
+    | {"engines", "units", "container_socket", "artifacts", "route_external"}
 )
 
 
@@ -45,6 +45,8 @@ class Config:
     secrets_folder: Path | None = None
     engine_command: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By engine: the program to use instead of what is found on PATH."""
+    route_external: bool = False
+    """Whether the front lets its callers reach engines of this machine that are not ours: its owner's consent."""
     ways: Ways = field(default_factory=Ways)
     """How the other engines are run: as containers, as units, as loopback services."""
     artifacts: Settings = field(default_factory=Settings)
@@ -176,6 +178,7 @@ def _config(state: Path, raw: Mapping[str, Any]) -> Config:
         front=check_front(_text(raw, "front", DEFAULT_FRONT)),
         secrets_folder=Path(secrets) if isinstance(secrets, str) else None,
         engine_command=ways.commands,
+        route_external=_flag(raw, "route_external"),
         ways=replace(ways, commands={}),
         artifacts=parse_settings(raw.get("artifacts", {})),
     )
@@ -195,6 +198,8 @@ def write_config(config: Config) -> None:
     ]
     if config.secrets_folder is not None:
         lines.append(f"secrets_folder = {_quoted(str(config.secrets_folder))}")
+    if config.route_external:
+        lines.append("route_external = true")
     lines += ways_lines(replace(config.ways, commands=config.engine_command))
     lines += settings_lines(config.artifacts)
     write_atomic(config.file, ("\n".join(lines) + "\n").encode())
@@ -245,6 +250,14 @@ def _text(raw: Mapping[str, Any], key: str, default: str | None = None) -> str:
     value = raw.get(key, default)
     if not isinstance(value, str):
         raise ValueError(f"`{key}` must be a text" if key in raw else f"`{key}` is missing")
+    return value
+
+
+def _flag(raw: Mapping[str, Any], key: str) -> bool:
+    """Only the literal true is a consent."""
+    value = raw.get(key, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"`{key}` must be true or false")
     return value
 
 

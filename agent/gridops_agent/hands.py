@@ -13,12 +13,15 @@ from pathlib import Path
 
 import aiohttp
 
-from gridops.base.ids import Digest
+from gridops.base.canon import digest_bytes
+from gridops.base.ids import Digest, ProfileName
 from gridops.disk.keyring import read_secret
 from gridops.model.snapshot import Residency
+from gridops_agent.config import Config
 from gridops_agent.core.events import Event, GivenBack
 from gridops_agent.core.state import Handle, Held
 from gridops_agent.engines.base import Door, Engine, EngineSilent
+from gridops_agent.front import Route
 from gridops_agent.keep import external, taken
 from gridops_agent.keep.base import Proof
 from gridops_agent.keep.keepers import Keepers
@@ -34,13 +37,15 @@ EVERY = 6
 class Hands:
     """What people at this host handed over, and the engines that are theirs."""
 
-    def __init__(self, path: Path, memory: Memory, keepers: Keepers, platform: Platform) -> None:
-        self._path = path
+    def __init__(self, config: Config, memory: Memory, keepers: Keepers, platform: Platform) -> None:
+        self._path = config.hands
+        self._routed = config.route_external
         self._memory = memory
         self._keepers = keepers
         self._platform = platform
         self._turns = 0
         self._seen: tuple[Residency, ...] = ()
+        self._engines: tuple[external.External, ...] = ()
 
     def on_file(self) -> OnFile:
         """What stands in the file now."""
@@ -60,16 +65,33 @@ class Hands:
         for body in sorted(wanted & set(self._memory.host.held)):
             await tell(GivenBack(body))
 
-    async def look(self, http: aiohttp.ClientSession) -> None:
-        """Every so many turns: which engines run here that are not ours."""
+    def routes(self, managed: Iterable[Route]) -> tuple[Route, ...]:
+        """Ways to engines that are not ours, where the owner agreed to it; an id that one of ours serves is ours."""
+        served = {name for route in managed for name in route.serves}
+        found = [(e, name) for e in self._engines for name in e.lists if self._routed and name not in served]
+        return tuple(
+            Route(
+                body=digest_bytes(f"external {engine.port} {name}".encode()),
+                profile=ProfileName(name),
+                serves=(name,),
+                door=Door(port=engine.port, key="", alias=name),
+                admitting=True,
+            )
+            for engine, name in found
+        )
+
+    async def look(self, http: aiohttp.ClientSession) -> bool:
+        """Every so many turns: which engines run here that are not ours. True when that has changed."""
         self._turns += 1
         if self._turns % EVERY != 1:
-            return
+            return False
         handles = {body: h.handle for body, h in self._memory.host.held.items() if h.handle is not None}
         ours = frozenset(await self._keepers.processes_of(handles))
         found = await external.look(self._platform, http, ours, self.given())
         notes = {t.handle.pid: ", taken over" for t in self.on_file().taken}
         self._seen = tuple(r for e in found for r in e.residencies(notes.get(e.pid, "")))
+        changed, self._engines = found != self._engines, found
+        return changed
 
     async def match(self, held: Held, model: Path, http: aiohttp.ClientSession, engine: Engine) -> Handle | None:
         """An engine that was taken over and is what a launch wants: same engine, id, file and lanes. None: start one.

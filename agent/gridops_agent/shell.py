@@ -134,7 +134,7 @@ class Agent:
         releases = Releases(self.memory, self.cards.look, self._platform, self.keepers.processes_of)
         self.keepers.know(self._launch_of)
         known = (self._engines, self._services)
-        self.hands = Hands(self.config.hands, self.memory, self.keepers, self._platform)
+        self.hands = Hands(self.config, self.memory, self.keepers, self._platform)
         self.hands.on_file()  # one that cannot be read is no empty one
         files, ports, more = (self._artifacts, self.doors), self.config.ports, (self.hands, self._measure)
         tools = Tools(self.keepers, *known, *files, self.front, http, ports, releases, *more)
@@ -325,7 +325,8 @@ class Agent:
             self._rounds["measure"] += 1
             with contextlib.suppress(GridopsError):
                 await self._measure()
-                await self.hands.look(self._http)
+                if await self.hands.look(self._http):
+                    self._changed(self.memory.host)
             self._write_status()
             with contextlib.suppress(Unwritable):
                 await self._try_ledger()
@@ -348,6 +349,7 @@ class Agent:
     def _changed(self, host: Host) -> None:
         """A new memory, written: the front goes by it at once."""
         routes = tuple(r for held in host.held.values() if (r := self._route(held)) is not None)
+        routes += self.hands.routes(routes)
         away = tuple(Away(h.profile, h.serves) for h in host.held.values() if h.applied and h.state in _AWAY)
         self.front.table = Table(routes=routes, away=away, keys=host.last_word.keys)
         self.front.outcomes.keep(frozenset(route.body for route in routes))

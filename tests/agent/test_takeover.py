@@ -24,7 +24,7 @@ from gridops_agent.keep import external, taken
 from gridops_agent.keep.external import engine_of
 from gridops_agent.platform import here
 from gridops_agent.status import render, status
-from tests.agent.site import Site, command, done, free_ports, held_of, receipt
+from tests.agent.site import Site, command, done, free_ports, held_of, receipt, until
 from tests.agent.test_units import Machine, machine
 
 assert machine is not None  # a fixture of theirs
@@ -110,6 +110,40 @@ async def test_an_external_engine_is_shown_without_a_number_and_never_touched(th
         text = render(status(site.config, True), 0)
         assert f"external  port {theirs.port}" in text
     assert theirs.process.poll() is None
+
+
+LISTS = (
+    "import http.server, json, sys\n"
+    "class H(http.server.BaseHTTPRequestHandler):\n"
+    "    def do_GET(self):\n"
+    "        raw = json.dumps({'data': [{'id': 'theirs'}, {'id': 'tiny'}]}).encode()\n"
+    "        self.send_response(200); self.send_header('Content-Length', str(len(raw))); self.end_headers()\n"
+    "        self.wfile.write(raw)\n"
+    "http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), H).serve_forever()\n"
+)
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+async def test_the_front_reaches_an_external_engine_only_where_the_owner_agreed(
+    site: Site, tmp_path: Path, agreed: bool
+) -> None:
+    program, port = tmp_path / "llama-server", free_ports(1)[0]
+    program.write_text(LISTS)
+    process = subprocess.Popen([sys.executable, str(program), str(port)], stderr=subprocess.DEVNULL)
+    site.config = replace(site.config, route_external=agreed)
+    try:
+        await until(lambda: any(e.port == port for e in external.engines_here(here(), frozenset())), "the engine")
+        async with site.agent() as agent:
+            body = await command(agent, site, site.warm())
+            await receipt(agent, body)
+            assert await agent.hands.look(agent._http)
+            agent._changed(agent.memory.host)
+            routes = {name: r.door.port for r in agent.front.table.routes for name in r.serves if r.door.port == port}
+            assert routes == ({"theirs": port} if agreed else {}), "an id that a replica of ours serves stays ours"
+            assert held_of(agent, body).port != port
+    finally:
+        process.kill()
+        process.wait()
 
 
 async def test_what_an_agent_started_is_no_external_engine(site: Site) -> None:

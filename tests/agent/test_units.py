@@ -137,6 +137,8 @@ async def test_a_unit_that_runs_and_was_not_started_by_us_is_left_alone(machine:
     async with machine.site.agent() as agent:
         made = await done(agent, machine.site, machine.site.warm())
         assert (made.outcome, made.code) == (Outcome.FAILED, "not_ours")
+        assert "runs already and was not started by this agent" in (made.detail or "")
+        assert not machine.drop_in.exists(), "nothing was written for it"
     assert systemctl.show("llama.service").lives
 
 
