@@ -79,7 +79,7 @@ With a finished plan
                     (`scene` sees what runs, `turns` orders)
    `errands`        advice as steps: what is fetched on a guess, and what may be deleted again
    `explain`        everything about one replica; `fixes`: what would place it, proven (`fixes_ideas`, `fixes_memory`,
-                    `fixes_rules`); `price_preview`: what a price ceiling costs
+                    `fixes_rules`); `price_preview`: what a price ceiling costs; `evidence`: whose memory was measured
    `render_text`    and `render_markdown`, `render_json`, `render_github`, `render_explain`, `render_fixes`,
                     `render_compare` show it (`render_words`, `render_advice`, `render_layout`)
 

@@ -80,6 +80,12 @@ def test_a_fetch_that_the_agent_died_in_leaves_files_like_any_other() -> None:
     assert refused(story, evict(MINE)) == "not_a_guess"
 
 
+def test_what_a_service_keeps_in_its_own_store_is_never_ours_to_delete() -> None:
+    story = Story()
+    fetched(story, replace(MINE, source="ollama://tiny:1b"))
+    assert story.host.guesses == {}
+
+
 def test_a_part_of_what_was_fetched_or_more_than_it_may_not_go() -> None:
     story = Story()
     fetched(story, artifact("a", "b"), 20)

@@ -19,6 +19,8 @@ from gridops.model.profile import Artifact
 from gridops_agent.core.state import Guess, Host, drop, put
 
 No = tuple[str, str]
+FOREIGN_STORE = "ollama://"
+"""What a service fetched into its own store is never ours to delete."""
 
 
 def identity_of(artifact: Artifact) -> Digest:
@@ -31,7 +33,7 @@ def came(host: Host, load: Load, fetched_bytes: int | None, now_ms: int) -> Host
     files = _files(load.artifact)
     if not load.guess:
         return used(host, files)
-    if fetched_bytes is None:
+    if fetched_bytes is None or (load.artifact.source or "").startswith(FOREIGN_STORE):
         return host
     guess = Guess(profile=load.profile, files=tuple(sorted(files)), size_bytes=fetched_bytes, since_ms=now_ms)
     guesses = put(host.guesses, identity_of(load.artifact), guess)
