@@ -34,6 +34,7 @@ from gridops_agent.keep.base import Proof
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Ledger
+from gridops_agent.life.left import has_left
 from gridops_agent.overrides import stands
 
 SCHEMA = "gridops.agent-status/1"
@@ -134,6 +135,8 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "generation": host.generation(),
         "last_command": host.fence.head.seq,
         "open_commands": len(host.commands),
+        "host_class": rules.host_class if (rules := host.last_word.protection) is not None else None,
+        "left_ms": has_left(config),
         "receipts_owed": sum(1 for r in host.receipts.kept if r.rseq > host.receipts.acked),
         "state_folder": str(config.state),
         "state_free_bytes": _free_bytes(config.state),
@@ -162,7 +165,13 @@ def _residency(held: Held, keepers: Keepers, flights: Mapping[str, int]) -> dict
         "since_ms": held.since_ms,
         "port": held.port,
         "pid": held.handle.pid if held.handle is not None and proof is not Proof.GONE else None,
+        "keeper": held.handle.keeper if held.handle is not None else None,
+        "kept_as": held.handle.name if held.handle is not None else None,
         "restarts": held.restarts,
+        "restarts_counted": len(held.recent_ms),
+        "restarts_allowed": held.restart.max,
+        "retry_at_ms": held.retry_at_ms,
+        "owed": [{"device": o.device, "bytes": o.held_bytes, "pids": list(o.pids)} for o in held.owed],
         "in_flight": flights.get(held.body, 0),
         "device_bytes": held.warm.device_bytes,
         "devices": list(held.warm.devices),
@@ -240,6 +249,8 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
     if (said := seen["override"]) is not None and not seen["running"]:
         left = f", {render_ms(said['left_ms'])} left" if said["left_ms"] is not None else ""
         lines.append(f"  {said['kind']} by a person: {said['reason']}{left}")
+    if seen["left_ms"] is not None:
+        lines.append("  it has left its fleet")
     if seen["endpoint"]:
         lines.append(f"front {seen['endpoint']}")
     for device in seen["devices"]:
@@ -248,12 +259,7 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
         when = f" at most, {render_ms(max(0, now_ms - at_ms))} ago" if at_ms is not None else ""
         lines.append(f"{device['id']}  {total}, {external} used by others{when}")
     for row in seen["residencies"]:
-        where = f"pid {row['pid']} port {row['port']}" if row["pid"] else "no process"
-        more = f"  restarted {row['restarts']} times" if row["restarts"] else ""
-        was = f" (recorded as {row['recorded']})" if row["state"] != row["recorded"] else ""
-        lines.append(f"{row['replica']}  {row['state']}{was}  {where}  {row['in_flight']} in flight{more}")
-        if row["detail"] or row["code"]:
-            lines.append(f"  {': '.join(w for w in (row['code'], row['detail']) if w)}")
+        lines += _shown(row, now_ms)
     if not seen["residencies"]:
         lines.append("no residency")
     for row in seen["transfers"]:
@@ -261,8 +267,8 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
         lines.append(f"fetching {short(row['artifact'])}  {done} of {size}  from {row['source'] or 'nowhere yet'}")
     for row in seen["prefetched"]:
         lines.append(f"fetched on a guess for {row['profile']}  {render_bytes(row['size_bytes'])}, not used yet")
-    owed = f", {seen['receipts_owed']} receipts not yet acknowledged" if seen["receipts_owed"] else ""
-    lines.append(f"last command {seen['last_command']}, {seen['open_commands']} open{owed}")
+    unsent = f", {seen['receipts_owed']} receipts not yet acknowledged" if seen["receipts_owed"] else ""
+    lines.append(f"last command {seen['last_command']}, {seen['open_commands']} open{unsent}")
     lines += [f"not read: {reason}" for reason in seen.get("unread", [])]
     for row in seen["external"]:
         lines.append(f"{row['model']}  external  port {row['port']}  {row['detail']}")
@@ -271,3 +277,22 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
         lines.append(f"{row['called']}  handed over, {row['state']}  {row['engine']} port {row['port']}  {models}")
     lines += [f"alarm: {alarm}" for alarm in seen["alarms"]]
     return "\n".join(lines) + "\n"
+
+
+def _shown(row: Mapping[str, Any], now_ms: int) -> list[str]:
+    """One residency, and what keeps it from serving."""
+    lines: list[str] = []
+    where = f"pid {row['pid']} port {row['port']}" if row["pid"] else "no process"
+    more = f"  restarted {row['restarts']} times" if row["restarts"] else ""
+    more += f"  as {row['keeper']} {row['kept_as'] or ''}".rstrip() if row["keeper"] not in (None, "child") else ""
+    was = f" (recorded as {row['recorded']})" if row["state"] != row["recorded"] else ""
+    lines.append(f"{row['replica']}  {row['state']}{was}  {where}  {row['in_flight']} in flight{more}")
+    if row["detail"] or row["code"]:
+        lines.append(f"  {': '.join(w for w in (row['code'], row['detail']) if w)}")
+    if row["retry_at_ms"] is not None:
+        count = f"{row['restarts_counted']} of {row['restarts_allowed']} restarts used"
+        lines.append(f"  starts again in {render_ms(max(0, row['retry_at_ms'] - now_ms))}, {count}")
+    for owed in row["owed"]:
+        amount = render_bytes(owed["bytes"]) if owed["bytes"] is not None else "an unknown amount"
+        lines.append(f"  {amount} on {owed['device']} has to come back before a start there")
+    return lines

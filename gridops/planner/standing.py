@@ -77,13 +77,14 @@ def _silence(host: Host, report: HostReport | None, inputs: Inputs) -> tuple[Sta
     code = codes.HOST_AWAY if report is not None and report.goodbye else codes.HOST_STALE
     code = code if report is not None else codes.HOST_UNREPORTED
     line = _line(host, code, f"no heartbeat for {render_ms(max(0, age))}")
-    lost = age >= _patience(host, beat.stale_after_ms) and _listened(inputs)
+    lost = age >= patience_ms(host, beat.stale_after_ms) and _listened(inputs)
     if host.id in inputs.written_off:
         return Standing.LOST, _line(host, code, "it was written off")
     return (Standing.LOST if lost else Standing.SILENT), line
 
 
-def _patience(host: Host, stale_after_ms: int) -> int:
+def patience_ms(host: Host, stale_after_ms: int) -> int:
+    """How long this host may be away, or take no work, before what it held is looked for elsewhere."""
     if host.host_class is HostClass.OPPORTUNISTIC:
         return host.absence.replace_after_ms if host.absence is not None else REPLACE_AFTER_MS
     return stale_after_ms
@@ -98,7 +99,7 @@ def _listened(inputs: Inputs) -> bool:
 
 def _state(host: Host, report: HostReport, inputs: Inputs) -> tuple[Standing, HostLine | None]:
     reasons = ", ".join(report.reasons) or "no reason given"
-    grace = _patience(host, inputs.intent.desired.planning.heartbeat.stale_after_ms)
+    grace = patience_ms(host, inputs.intent.desired.planning.heartbeat.stale_after_ms)
     over = report.since_ms is None or clock(inputs) - report.since_ms >= grace
     match report.state:
         case HostState.ACCEPTING:

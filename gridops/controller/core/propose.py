@@ -26,12 +26,15 @@ from gridops.controller.core.roster import Roster
 from gridops.controller.core.silence import unanswered
 from gridops.controller.core.soft import Fingerprint, ScopeSoft, Soft
 from gridops.controller.core.state import ScopeBook, State
+from gridops.model.fleet import Host
 from gridops.model.intent import Desired, Intent
 from gridops.model.plan import Plan
 from gridops.model.policy import ActionClass
+from gridops.model.snapshot import HostState
 from gridops.planner.authority import change_sets, judge
 from gridops.planner.planner import Inputs
 from gridops.planner.restrict import restrict
+from gridops.planner.standing import patience_ms
 from gridops.protocol.messages import AuthorityKind
 
 WAIT_STEP_MS = 5_000
@@ -53,7 +56,7 @@ def fingerprint(
     assert state.accepted is not None  # asked only once a commit is in force
     book, last = state.scope(scope), soft.scope(scope)
     active = {d.host for d in drains(state) if d.until_ms is None or now_ms < d.until_ms}
-    hosts = tuple(_host(soft, roster, h.id, now_ms) for h in roster.hosts_of(scope))
+    hosts = tuple(_host(soft, roster, h, now_ms) for h in roster.hosts_of(scope))
     rights = Rights(state, scope, standing, soft.chain, now_ms)
     down = given_up(rights, soft, roster)
     report = last.candidate.report if last.candidate is not None else None
@@ -206,13 +209,25 @@ def _covers(target: Plan, book: ScopeBook) -> bool:
     return book.proposal is not None and book.proposal.plan.decisions_digest == target.decisions_digest
 
 
-def _host(soft: Soft, roster: Roster, host: HostId, now_ms: int) -> tuple[str, str, str, int]:
-    heard = soft.hosts.get(host)
+def _host(soft: Soft, roster: Roster, host: Host, now_ms: int) -> tuple[str, str, str, int]:
+    """How it stands. The moment in which its time is over is news: nothing else tells that a laptop stays away."""
+    beat = roster.desired.planning.heartbeat
+    grace_ms = max(beat.recovery_grace_ms, beat.stale_after_ms)
+    patience = patience_ms(host, beat.stale_after_ms)
+
+    def over(since_ms: int | None) -> str:
+        listened = now_ms - soft.started_ms >= grace_ms
+        return ", its time is over" if listened and now_ms - (since_ms or 0) >= patience else ""
+
+    heard = soft.hosts.get(host.id)
     if heard is None:
-        return host, "admitted" if roster.admitted(host) else "declared", "", 0
-    asleep = "asleep" if heard.report.goodbye else "silent"
-    standing = "heard" if fresh(soft, roster, host, now_ms) else asleep
-    return host, standing, heard.report.state.value, heard.report.generation
+        return host.id, f"admitted{over(soft.started_ms)}" if roster.admitted(host.id) else "declared", "", 0
+    report = heard.report
+    asleep = f"{'asleep' if report.goodbye else 'silent'}{over(report.observed_ms)}"
+    standing = "heard" if fresh(soft, roster, host.id, now_ms) else asleep
+    takes_work = report.state in (HostState.ACCEPTING, HostState.THROTTLED)
+    state = report.state.value if takes_work else f"{report.state.value}{over(report.since_ms)}"
+    return host.id, standing, state, report.generation
 
 
 def _written_off(state: State) -> tuple[HostId, ...]:
