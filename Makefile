@@ -4,7 +4,7 @@
 # tests with real processes wait more than they compute.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint checks unit bench docs lock venv venv-run clean
+.PHONY: help demo test test-vllm lint checks unit bench docs lock venv venv-run clean
 
 ifdef PYTHON
 export PYTHON
@@ -33,6 +33,10 @@ checks: venv     ## ruff, mypy --strict, import contracts
 	@$(PY) -m mypy
 	@$(PY) -c 'from importlinter.cli import lint_imports_command as run; run()'
 
+test-vllm: venv  ## the real vLLM on this CPU: installs 3.5 GB of its own, once, in .venv-vllm
+	@sh requirements/vllm.sh
+	@TEST_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python $(PY) -m pytest tests/vllm -q
+
 bench: venv      ## measurements; numbers, never a verdict
 	@$(PY) -m pytest bench -q -o 'python_files=bench_*.py' -o 'python_functions=bench_*' --benchmark-only --benchmark-disable-gc
 
@@ -49,5 +53,5 @@ venv-run:        ## .venv with what the product needs
 	@sh requirements/setup.sh run
 
 clean:           ## remove .venv and every cache
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info agent/*.egg-info
+	rm -rf .venv .venv-vllm build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks *.egg-info agent/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

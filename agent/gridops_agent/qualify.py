@@ -15,12 +15,11 @@ from dataclasses import dataclass, field, replace
 import aiohttp
 
 from gridops.base import limits
-from gridops.base.errors import Failed, GridopsError
+from gridops.base.errors import Failed, GridopsError, Refusal
 from gridops.base.ids import Digest
 from gridops.base.record import digest_of
 from gridops.base.units import render_bytes, render_ms
 from gridops.protocol.qualification import DeviceReading, Found, Step
-from gridops_agent.core.qualified import refusal
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Adapter, Door, Engine, EngineSilent, Service, Start
 from gridops_agent.keep.base import Keeper, Proof, Spawn
@@ -43,6 +42,8 @@ class Bench:
     door: Door
     spawn: Spawn
     memories: Memories
+    refused: str | None = None
+    """Why it cannot be started at all."""
     settle_ms: int = limits.QUALIFY_SETTLE_MS
 
     @property
@@ -128,7 +129,7 @@ class Run:
         there = sorted({r.backend for r in (*kept, *(adapter.runtimes() if not kept else ()))})
         if launch.backend not in there:
             raise _Stop(f"{launch.engine} is here for {', '.join(there) or 'nothing'}, not for {launch.backend}")
-        words = adapter.problem() or adapter.objection(launch)
+        words = adapter.problem() or self._bench.refused
         if words is not None:
             raise _Stop(words)
         return f"{launch.engine} for {launch.backend}"
@@ -140,7 +141,6 @@ class Run:
             self.outcome.identity = await service.verify(self._http, start)
         else:
             self.outcome.identity = digest_of(start.launch.artifact)
-        await self._bench.memories.before()
         return self.outcome.identity
 
     async def _warm(self) -> str:
@@ -232,14 +232,20 @@ class Run:
         assert self._handle is not None
         await self._idle()
         await asyncio.sleep(self._bench.settle_ms / 1_000)
-        pids = await self._bench.keeper.pids(self._body, self._handle)
-        readings, host = await self._bench.memories.read(pids)
-        self.outcome.refused = refusal(pids, readings)
-        if self.outcome.refused is not None:
-            raise _Stop(self.outcome.refused)
-        self.outcome.readings, self.outcome.host_bytes = tuple(r for r in readings if r is not None), host
+        handle, bench = self._handle, self._bench
+
+        async def pids() -> tuple[int, ...]:
+            return await bench.keeper.pids(self._body, handle)
+
+        # One that does not count its work is idle all the same: nobody but us asks it anything.
+        busy = await bench.adapter.busy(self._http, bench.door) if bench.adapter.abilities.counts_work else 0
+        try:
+            self.outcome.readings, self.outcome.host_bytes, many = await bench.memories.weighed(pids, busy)
+        except Refusal as refusal:
+            self.outcome.refused = refusal.message
+            raise
         each = ", ".join(f"{r.device} {render_bytes(r.own_bytes)}" for r in self.outcome.readings)
-        return f"{each}, host {render_bytes(host)}, over {len(pids)} processes"
+        return f"{each}, host {render_bytes(self.outcome.host_bytes)}, over {many} processes"
 
     async def _idle(self) -> None:
         end = asyncio.get_running_loop().time() + 60

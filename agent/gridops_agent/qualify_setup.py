@@ -17,7 +17,7 @@ import aiohttp
 
 from gridops.base import limits
 from gridops.base.canon import digest_bytes
-from gridops.base.errors import BadSetup, Failed
+from gridops.base.errors import BadSetup, Failed, Refusal
 from gridops.base.ids import ConfigName, DeviceId, Digest, EngineName, ProfileName
 from gridops.disk.keyring import read_secret
 from gridops.model.action import DeviceShare
@@ -57,6 +57,8 @@ class Wish:
     digest: str | None = None
     share_ppm: int = 0
     settle_ms: int = limits.QUALIFY_SETTLE_MS
+    apart_ms: int = 2_000
+    """Between two looks at its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def _body(wish: Wish) -> Digest:
 
 
 async def _bench(config: Config, wish: Wish, keepers: Keepers) -> Bench:
-    started, known = engines(config.engine_command), services(config.ways.services)
+    started, known = engines(config.engine_command, config.runtime), services(config.ways.services)
     name = EngineName(wish.engine)
     engine, service = started.get(name), known.get(name)
     adapter: Adapter | None = engine or service
@@ -153,11 +155,15 @@ async def _bench(config: Config, wish: Wish, keepers: Keepers) -> Bench:
     shares = tuple(DeviceShare(device=d, ppm=wish.share_ppm) for d in devices) if wish.share_ppm else ()
     start = Start(launch=launch, model=model, port=port, key_file=key_file, gpus=gpus, shares=shares)
     argv: tuple[str, ...] = ()
-    environment = {}
+    environment: dict[str, str] = {}
+    refused = adapter.objection(launch)
     if engine is not None and place is None:
         inside = keeper.inside(start)
-        refused = engine.objection(launch)
-        argv = await asyncio.to_thread(engine.command, inside) if refused is None else ()
+        if refused is None:
+            try:
+                argv = await asyncio.to_thread(engine.command, inside)
+            except Refusal as refusal:
+                refused = refusal.message
         environment = dict(engine.environment(inside))
     spawn = Spawn(
         body=body, argv=argv, environment=environment, folder=doors.folder(body), port=port, key_file=key_file,
@@ -166,8 +172,8 @@ async def _bench(config: Config, wish: Wish, keepers: Keepers) -> Bench:
     spawn.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = read_secret(key_file).decode("ascii") if str(key_file) not in ("", ".") else ""
     door = Door(port=port, key=key, alias=launch.profile, launch=launch)
-    memories = Memories(here(), cards, devices)
-    return Bench(engine, service, keeper, start, door, spawn, memories, wish.settle_ms)
+    memories = Memories(here(), cards, devices, wish.apart_ms / 1_000)
+    return Bench(engine, service, keeper, start, door, spawn, memories, refused, wish.settle_ms)
 
 
 def artifact_of(adapter: Adapter, wish: Wish) -> tuple[Artifact, Path]:

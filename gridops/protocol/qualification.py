@@ -47,12 +47,11 @@ class Found:
 
 @record
 class DeviceReading:
-    """Memory of one device, before and with the engine."""
+    """Memory of one device with the engine in it."""
 
     device: DeviceId
     kind: DeviceKind
     total_bytes: int
-    used_before_bytes: int
     used_bytes: int
     own_bytes: int
     """What the processes of the engine use of it."""

@@ -7,14 +7,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from gridops.base.errors import Refusal
 from gridops.model.plan import Launch
 from gridops.model.profile import EngineArg
 from gridops_agent.engines import engines, xll_server
-from gridops_agent.engines.base import Start
+from gridops_agent.engines.base import Door, EngineSilent, Start
 from gridops_agent.engines.llama_cpp import FLAGS, LlamaCpp
+from tests.agent import engine_doubles as doubles
+from tests.agent.site import free_ports
 from tests.protocol.build import warm
 
 LAUNCH = replace(warm().launch, context=4096, lanes=2)
@@ -132,3 +136,70 @@ def test_the_wrapper_never_opens_a_server_without_a_key(tmp_path: Path) -> None:
 def test_the_registry_names_what_configs_name() -> None:
     assert sorted(engines({})) == ["llama.cpp", "sglang", "vllm"]
     assert LlamaCpp().runtimes()[0].engine == "llama.cpp"
+
+
+def test_a_router_is_never_started_since_it_loads_and_evicts_by_itself() -> None:
+    for words in (("llama-server", "--models-dir", "/m"), ("llama-server", "--models-preset=/x.ini")):
+        assert "router" in (LlamaCpp(words).objection(LAUNCH) or "")
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("Available devices:\n", ["cpu"]),
+        ("Available devices:\n  CUDA0: NVIDIA H200 (143771 MiB, 141000 MiB free)\n", ["cpu", "cuda"]),
+        (
+            "Available devices:\n  Vulkan0: AMD\n  ROCm0: AMD Instinct\n  MTL0: Apple M4\n",
+            ["cpu", "metal", "rocm", "vulkan"],
+        ),
+        ("a line CUDA0: not at its beginning\n  RPC0: 10.0.0.1\n", ["cpu"]),
+    ],
+)
+def test_the_backends_of_a_build_are_those_whose_devices_it_finds(
+    said: str, expected: list[str], tmp_path: Path
+) -> None:
+    program = tmp_path / "llama-server"
+    program.write_text(
+        f"#!/bin/sh\nif [ $1 = --help ]; then echo '{ALL} --list-devices'; else printf '%s' '{said}'; fi\n"
+    )
+    program.chmod(0o700)
+    assert [r.backend for r in LlamaCpp((str(program),)).runtimes()] == expected
+
+
+def test_a_card_is_used_only_by_its_uuid_and_then_wholly() -> None:
+    cuda = replace(LAUNCH, backend="cuda")
+    with pytest.raises(Refusal, match="UUID"):
+        words(cuda)
+    started = start(cuda, gpus=("GPU-1",))
+    line = knowing(ALL).command(started)
+    assert line[line.index("--n-gpu-layers") + 1] == "999"
+    assert "--device" not in line
+    assert knowing(ALL).environment(started)["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+    assert knowing(ALL).environment(start())["CUDA_VISIBLE_DEVICES"] == ""
+
+
+async def answers(slots: object, **more: object) -> str | None:
+    """What the adapter says of a server with these slots."""
+
+    async def models(request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "coder", **more}]})
+
+    async def said(request: web.Request) -> web.Response:
+        return web.json_response(slots) if slots is not None else web.Response(status=501)
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    app.router.add_get("/slots", said)
+    port = free_ports(1)[0]
+    async with doubles.listening(app, port), aiohttp.ClientSession() as http:
+        return await LlamaCpp().contradiction(http, Door(port=port, key="k", alias="coder", launch=LAUNCH))
+
+
+async def test_a_server_with_other_lanes_or_context_contradicts_its_launch() -> None:
+    slot = {"n_ctx": 2048, "is_processing": False}
+    assert await answers([slot, slot]) is None
+    assert "1 lanes instead of 2" in (await answers([slot]) or "")
+    assert "4096 tokens of context instead of 2048" in (await answers([{"n_ctx": 4096}, {"n_ctx": 4096}]) or "")
+    assert "router" in (await answers([slot, slot], status={"value": "loaded"}) or "")
+    with pytest.raises(EngineSilent):
+        await answers(None)

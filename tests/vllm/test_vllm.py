@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -10,6 +11,8 @@ import psutil
 import pytest
 
 from gridops.model.profile import Artifact
+from gridops.protocol.qualification import Found
+from gridops_agent.qualify_setup import Wish, qualify
 from tests.agent.engine_contract import (
     KEY,
     as_child,
@@ -20,7 +23,9 @@ from tests.agent.engine_contract import (
     until,
     writes_a_safe_command,
 )
-from tests.vllm.real import case, model
+from tests.agent.site import Site
+from tests.builders.tiny_gguf import Made
+from tests.vllm.real import PYTHON, case, model, start_of
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +72,21 @@ def _group(word: str) -> list[psutil.Process]:
     """The process whose command names a file, and all that it started."""
     first = next(p for p in psutil.process_iter(["cmdline"]) if word in (p.info["cmdline"] or ()))
     return [first, *first.children(recursive=True)]
+
+
+async def test_it_is_qualified_by_its_whole_life_and_measured_over_all_its_processes(
+    artifact: Artifact, where: Path, tmp_path: Path
+) -> None:
+    site = Site(tmp_path / "state", Made(path=where / "model.safetensors", sha256="0" * 64, size=1)).join()
+    site.config = replace(site.config, engine_command={"vllm": (PYTHON, "-P")})
+    args = start_of(tmp_path, artifact, where).launch.args
+    wish = Wish(engine="vllm", model=str(where), context=4_096, lanes=2, args=args, settle_ms=1_000)
+    seen: list[Found] = []
+    try:
+        made = await qualify(site.config, wish, "0.1.0", seen.append)
+    finally:
+        site.end()
+    assert all(found.passed for found in seen), seen
+    assert made.outcome.passed
+    (reading,) = made.outcome.readings
+    assert reading.own_bytes > 1 << 30, "the weights and the cache lie in a process that the API process started"
