@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -26,6 +27,7 @@ from gridops.planner.change_sets import tie
 from gridops.planner.choices import recorded
 from gridops.planner.diff import Reasons, decisions_digest, diff, side, side_of, terms_differences
 from gridops.planner.draft import Draft, Item, Seated
+from gridops.planner.enough import Settled
 from gridops.planner.incumbents import Incumbent, Verdict, mark
 from gridops.planner.learned import experience_of
 from gridops.planner.recall import Shelf
@@ -37,11 +39,12 @@ from gridops.planner.world import World
 def assemble(
     draft: Draft,
     targets: Targets,
-    left: Sequence[Item],
+    settled: Settled,
     missing: tuple[Unplaced, ...],
     retirements: tuple[Retirement, ...],
 ) -> Plan:
-    """The plan of a finished draft. `left` are the items that found no seat, `missing` those that stand nowhere."""
+    """The plan of a finished draft. `settled`: the items that found no seat; `missing`: those that stand nowhere."""
+    left, targets = settled.left, replace(targets, removed=(*targets.removed, *settled.dropped))
     world, inputs = draft.world, draft.world.inputs
     placement = tuple(draft.seats[r].assignment for r in sorted(draft.seats, key=replica_key))
     launches = _launches(draft.seats)
@@ -74,7 +77,7 @@ def assemble(
             choices=recorded(draft),
             shortfalls=shortfalls(draft),
             waiting=waiting(draft, left),
-            notes=notes(draft),
+            notes=notes(draft, settled.notes),
             unchanged=sum(1 for a in placement if a.replica not in touched),
         ),
     )

@@ -12,6 +12,7 @@ from gridops.base.ids import ReplicaId
 from gridops.model.plan import Cause, CauseKind, Choice, HostLine, Plan, Unplaced
 from gridops.planner.choices import choice_of
 from gridops.planner.draft import Item, begin
+from gridops.planner.enough import settle
 from gridops.planner.gather import gather
 from gridops.planner.place import place
 from gridops.planner.recall import Recall
@@ -34,10 +35,11 @@ class Walk:
 def walk(inputs: Inputs, recall: Recall | None = None, watched: ReplicaId | None = None) -> Walk:
     """The steps of `planner.plan` up to the finished draft. `watched`: whom it is for, if for one alone."""
     world = look(inputs, recall)
-    draft = begin(world, choose(world, gather(world)))
+    targets = choose(world, gather(world))
+    draft = begin(world, targets)
     draft.watched = watched
     seats = Seats(draft)
-    return Walk(seats, make_room(seats, place(seats)))
+    return Walk(seats, settle(draft, targets.sizes, make_room(seats, place(seats))).left)
 
 
 def told(plan: Plan, walked: Walk, replica: ReplicaId) -> Plan:

@@ -14,6 +14,7 @@ from gridops.model.plan import Choice
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.draft import Draft, Item, may_dip
 from gridops.planner.eligible import Way
+from gridops.planner.enough import Turns
 from gridops.planner.order import in_order
 from gridops.planner.rank import side_by_side
 from gridops.planner.seats import Found, Seats
@@ -30,10 +31,22 @@ def seat(seats: Seats, items: Sequence[Item]) -> tuple[Item, ...]:
     """Seat whoever of these can be seated. Returns the others, in order."""
     waiting = in_order(seats.draft, items, seats.width)
     while True:
-        left = [item for item in waiting if not _seat(seats, item)]
+        left = _pass(seats, waiting)
         if len(left) == len(waiting):
             return tuple(left)
         waiting = left
+
+
+def _pass(seats: Seats, waiting: Sequence[Item]) -> list[Item]:
+    """Seat those who can be, and are needed beside those who have a seat. Returns the others."""
+    left, turns = list[Item](), Turns(seats.draft)
+    for item in waiting:
+        if turns.needs(item) and _seat(seats, item):
+            turns.sits(item)
+        else:
+            left.append(item)
+            turns.waits(item)
+    return left
 
 
 def _seat(seats: Seats, item: Item) -> bool:

@@ -19,6 +19,7 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
 3  How many
    `targets`        minimum, pins; who goes when fewer are wanted; which numbers are missing; what is retired
    `sizing`         replicas for a forecast, maximum, one for weak evidence; who is kept by cooldown, peak or age
+   `enough`         whether those with a seat suffice, by the lanes of the configs they really got
    `pressure`       lanes: headroom, queue, latency, errors; which demand counts; where a rising trend leads
    `look_ahead`     how far ahead demand is planned for: the fastest start
 
@@ -92,6 +93,7 @@ from gridops.model.plan import Plan
 from gridops.planner.advise import advised
 from gridops.planner.assemble import assemble
 from gridops.planner.draft import begin
+from gridops.planner.enough import settle
 from gridops.planner.gather import gather, renames
 from gridops.planner.place import place
 from gridops.planner.recall import Recall
@@ -123,9 +125,11 @@ def plan(inputs: Inputs, recall: Recall | None = None) -> Plan:
     left = place(seats)
     # 7  Make room for who is left: others move, or the less important give way.
     left = make_room(seats, left)
+    # 3  How many are needed with the lanes of those who have a seat.
+    settled = settle(draft, targets.sizes, left)
     # 8  Why the others stand nowhere.
-    missing = unplaced(seats, left)
+    missing = unplaced(seats, settled.left)
     # 8, 9  Decisions against the parent, change sets, what was read, and the report.
-    made = assemble(draft, targets, left, missing, retirements(world, set(renames(world)), targets.removed))
+    made = assemble(draft, targets, settled, missing, retirements(world, set(renames(world)), targets.removed))
     # 10  What disks may fetch ahead of demand, and let go again.
     return advised(made, seats)

@@ -64,8 +64,8 @@ def shortfalls(draft: Draft) -> tuple[Shortfall, ...]:
     return tuple(found + _crowded(draft))
 
 
-def notes(draft: Draft) -> tuple[str, ...]:
-    """Sentences about the whole plan."""
+def notes(draft: Draft, counts: Sequence[str] = ()) -> tuple[str, ...]:
+    """Sentences about the whole plan. `counts`: where seats made another number of replicas than hoped."""
     world, found = draft.world, []
     if world.mass_stale:
         hosts = ", ".join(world.mass_stale[:8]) + (" and others" if len(world.mass_stale) > 8 else "")
@@ -77,7 +77,7 @@ def notes(draft: Draft) -> tuple[str, ...]:
         found.append("no host is declared in this scope: nothing can be placed")
     if not world.profiles:
         found.append("no profile is declared in this scope")
-    return tuple(found)
+    return (*found, *counts)
 
 
 def _spread(draft: Draft, profile: Profile, seats: Collection[Seated]) -> list[Shortfall]:

@@ -21,6 +21,7 @@ from gridops.planner.capacity import Ask, Offer
 from gridops.planner.constants_room import DROPS, DROPS_MOST, DROPS_PPM, PINS, WANTING
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.eligible import Way
+from gridops.planner.enough import needed, resize
 from gridops.planner.harm import Needs
 from gridops.planner.host_board import Claim
 from gridops.planner.incumbents import Verdict
@@ -36,10 +37,31 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     """Seat more of those who are left, if rearranging others allows it. Returns who still has no seat."""
     # Nobody is disturbed for a replica that may yet come up where it stands.
     patient = tuple(i for i in left if i.cause.kind is CauseKind.FAILED_START)
-    return (*_make_room(seats, [i for i in left if i not in patient] if patient else left), *patient)
+    waiting = tuple(i for i in left if i not in patient) if patient else tuple(left)
+    may, lost = _May(seats.draft.world.budgets.moves.per_plan, _drops(seats.draft)), list[Item]()
+    while True:
+        # Nobody moves for a replica that those ahead of it may make needless: it waits for its turn.
+        resize(seats.draft, waiting)
+        now = needed(seats.draft, waiting, widest=True)
+        chosen = {i.replica for i in now}
+        later = [i for i in waiting if i.replica not in chosen]
+        still = _make_room(seats, now, may)
+        lost += [i for i in still if i.replica not in chosen]
+        failed = [i for i in still if i.replica in chosen]
+        waiting = (*failed, *later)
+        if not later or len(failed) == len(now):
+            return (*waiting, *lost, *patient)
 
 
-def _make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
+@dataclass(slots=True)
+class _May:
+    """What this plan may still do to others."""
+
+    moves: int
+    drops: int
+
+
+def _make_room(seats: Seats, left: Sequence[Item], may: _May) -> tuple[Item, ...]:
     draft = seats.draft
     if draft.world.mass_stale:
         return tuple(left)
@@ -50,7 +72,7 @@ def _make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
             return tuple(left)
         close = _too_close(seats)
         if close:
-            return _search(seats, (), draft.world.budgets.moves.per_plan, 0, close).still
+            return _search(seats, (), may.moves, 0, close).still
         _repack(seats)
         return ()
     needs, chosen, before = Needs(draft.world), {i.replica for i in wanting}, len(draft.board.log)
@@ -58,17 +80,18 @@ def _make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     meek = [i for i in wanting if is_meek(draft, i, needs)]
     shy = {i.replica for i in meek}
     bold = [i for i in wanting if i.replica not in shy]
-    moves, drops, still = draft.world.budgets.moves.per_plan, _drops(draft), tuple[Item, ...]()
+    still = tuple[Item, ...]()
     for item in pinned:
         # A pin names the host: freeing another would disturb somebody for nothing.
-        made = _search(seats, [item], moves, drops)
-        moves, drops, still = moves - made.moved, drops - made.dropped, (*still, *made.still)
+        made = _search(seats, [item], may.moves, may.drops)
+        may.moves, may.drops, still = may.moves - made.moved, may.drops - made.dropped, (*still, *made.still)
     if bold:
-        made = _search(seats, bold, moves, drops)
-        moves, still = moves - made.moved, (*still, *made.still)
+        made = _search(seats, bold, may.moves, may.drops)
+        may.moves, may.drops, still = may.moves - made.moved, may.drops - made.dropped, (*still, *made.still)
     if meek:
         # An inference may use what is free and what can be moved; nobody loses a place for it.
-        still = (*still, *_search(seats, meek, moves, 0).still)
+        made = _search(seats, meek, may.moves, 0)
+        may.moves, still = may.moves - made.moved, (*still, *made.still)
     left = (*others, *still)
     # Whoever moved later than one of these was refused may have left a seat, or the price of a host.
     return seat(seats, left) if len(draft.board.log) > before and not _is_full(seats) else left

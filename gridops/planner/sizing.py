@@ -1,8 +1,10 @@
 """How many replicas of a profile are wanted, and why in numbers.
 
 The file's minimum and the pins are the baseline. Demand adds to it: lanes, turned into replicas by the lanes of what
-stands, narrowest first. What stands is given up only when even the high estimate, the last peak within the cooldown
-and the age of every replica allow it; what is unknown changes nothing. Called by `targets` once per profile and plan.
+stands, narrowest first, and for the rest by those of the preferred config. Whoever finds a seat with another config
+brings other lanes, so a size carries what was asked (`Ask`), and `enough` counts again. What stands is given up only
+when even the high estimate, the last peak within the cooldown and the age of every replica allow it; what is unknown
+changes nothing. Called by `targets` once per profile and plan.
 
 Why this cannot climb by itself: lanes wanted depend on the forecast alone, also those of the safety replica under
 pressure. Each replica that is added brings lanes of its own, so the same forecast asks for it once.
@@ -11,7 +13,7 @@ pressure. Each replica that is added brings lanes of its own, so the same foreca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gridops.base.ids import ProfileName
 from gridops.base.units import PPM, counted, render_ms, render_ppm
@@ -41,6 +43,14 @@ NO_LIMIT = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """What demand asks for: so many lanes, and no fewer replicas than that."""
+
+    replicas: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
 class Size:
     """What is wanted of one profile."""
 
@@ -49,6 +59,27 @@ class Size:
     """Of which the files ask for so many, whatever the demand."""
     why: str = ""
     """The numbers behind what demand adds or gives up. Empty: no forecast speaks about the profile."""
+    asks: tuple[Ask, ...] = ()
+    """Any one of these is enough; none: nothing is asked beyond `least`."""
+    least: int = 0
+    most: int = NO_LIMIT
+    each: int = 1
+    """Lanes of a replica with the preferred config."""
+    widest: int = 1
+    reserve: int = 0
+    """Replicas if all who look for a seat found the narrowest config. As many may be tried, no more."""
+    varies: bool = False
+    """How many are wanted depends on the configs they find seats with."""
+
+    def suffices(self, count: int, lanes: int) -> bool:
+        """So many replicas with so many lanes together are enough, or all there may be."""
+        if count >= self.most or not self.asks:
+            return count >= min(self.most, self.least)
+        return count >= self.least and any(count >= a.replicas and lanes >= a.slots for a in self.asks)
+
+    def of(self, lanes: Sequence[int]) -> int:
+        """How many replicas, where some with these lanes stand; what is kept for other reasons not included."""
+        return min(self.most, max(self.least, _count(self.asks, sorted(lanes), self.each)))
 
 
 class Sizes:
@@ -63,29 +94,41 @@ class Sizes:
         """`standing`: the profile's incumbents, whatever their verdict."""
         world = self._world
         if world.inputs.forecast is None:
-            return Size(baseline, baseline)
+            return Size(baseline, baseline, least=baseline)
         most = max(baseline, profile.replicas_max)
         here = [i for i in standing if i.verdict is not Verdict.RELEASE]
         entry = self._known.get(profile.name)
         if entry is None:
-            return Size(min(most, max(baseline, len(here))), baseline)
+            wanted = min(most, max(baseline, len(here)))
+            return Size(wanted, baseline, least=wanted)
         lanes = tuple(sorted(i.launch.lanes for i in here))
-        asked, why = self._asked(profile, entry, baseline, here)
-        least = 1 if is_used(world, profile, entry) else 0
-        wanted = max(baseline, asked, least)
+        asks, why = self._asked(profile, entry, baseline, here)
+        widths = [c.lanes for c in profile.configs]
+        size = Size(
+            0,
+            baseline,
+            asks=asks,
+            least=max(baseline, 1 if is_used(world, profile, entry) else 0),
+            most=most,
+            each=widths[0],
+            widest=max(widths),
+            varies=bool(asks) and len({*widths, *(i.launch.lanes for i in here if i.verdict is not Verdict.STAY)}) > 1,
+        )
+        wanted, narrow = size.of(lanes), replace(size, each=min(widths))
+        reserve = narrow.of([i.launch.lanes if i.verdict is Verdict.STAY else min(widths) for i in here])
         if wanted < min(most, len(here)):
             kept, words = self._kept(profile, entry, lanes, here)
-            wanted, why = (kept, f"{why}; {words}") if kept > wanted else (wanted, why)
-        return Size(min(most, wanted), baseline, f"{why} => {counted(min(most, wanted), 'replica')}")
+            wanted, why = (min(most, kept), f"{why}; {words}") if kept > wanted else (wanted, why)
+        return replace(size, replicas=wanted, reserve=reserve, why=f"{why} => {counted(wanted, 'replica')}")
 
     def _asked(
         self, profile: Profile, entry: ProfileForecast, baseline: int, here: Sequence[Incumbent]
-    ) -> tuple[int, str]:
-        """Replicas that demand asks for, and the sentence with its numbers."""
+    ) -> tuple[tuple[Ask, ...], str]:
+        """What demand asks for, and the sentence with its numbers."""
         world = self._world
         now = offered(profile, entry, entry.rate_mrpm.likely)
         if not is_asked(world, profile, entry):
-            return 0, "no demand" if entry.last_used_ms is None or not now else "no demand within the cooldown"
+            return (), "no demand" if entry.last_used_ms is None or not now else "no demand within the cooldown"
         headroom = world.planning.headroom.demand_ppm
         rate, reach = entry.rate_mrpm.likely, 0
         if entry.trend_mrpm > 0 and entry.confidence_ppm > 0 and rate > 0:
@@ -93,7 +136,7 @@ class Sizes:
             rate = ahead(entry, reach, world.planning.look_ahead)
         pressed = pressure_of(profile, entry, offered(profile, entry, rate))
         lanes, each = tuple(sorted(i.launch.lanes for i in here)), profile.configs[0].lanes
-        wanted = replicas(slots(profile, pressed, headroom), lanes, each)
+        wanted = Ask(0, slots(profile, pressed, headroom))
         why = _words(profile, entry, now, headroom)
         if pressed.offered_mlanes > now:
             why += f", rising to {_lanes(pressed.offered_mlanes)} in {render_ms(reach)}"
@@ -101,23 +144,23 @@ class Sizes:
             why += _press(profile, pressed, entry)
             if any(i.ready for i in here):
                 plain = slots(profile, Pressure(pressed.offered_mlanes), headroom)
-                spare = max(replicas(plain + each, lanes, each), baseline + 1)
-                why += ", one to spare" if spare > wanted else ""
-                wanted = max(wanted, spare)
-        sure = self._sure(profile, entry, lanes) if entry.confidence_ppm < WEAK_CONFIDENCE_PPM else wanted
-        if sure < wanted:
-            return sure, f"{why}, on weak evidence ({render_ppm(max(0, entry.confidence_ppm))})"
-        return wanted, why
+                spare = Ask(baseline + 1, max(wanted.slots, plain + each))
+                why += ", one to spare" if _count((spare,), lanes, each) > _count((wanted,), lanes, each) else ""
+                wanted = spare
+        sure = self._sure(profile, entry) if entry.confidence_ppm < WEAK_CONFIDENCE_PPM else None
+        if sure is None:
+            return (wanted,), why
+        if _count((sure,), lanes, each) < _count((wanted,), lanes, each):
+            why = f"{why}, on weak evidence ({render_ppm(max(0, entry.confidence_ppm))})"
+        return (wanted, sure), why
 
-    def _sure(self, profile: Profile, entry: ProfileForecast, lanes: tuple[int, ...]) -> int:
-        """What weak evidence is worth: the demand that was observed, else one canary."""
+    def _sure(self, profile: Profile, entry: ProfileForecast) -> Ask | None:
+        """What weak evidence is worth: the demand that was observed, else one canary. None: all that it says."""
         if entry.inferred_mrpm <= 0 and entry.evidence is Evidence.DIRECT:
-            return NO_LIMIT
+            return None
         seen = observed(profile, entry) if entry.evidence is Evidence.DIRECT else 0
         headroom = self._world.planning.headroom.demand_ppm
-        return max(
-            1, replicas(slots(profile, pressure_of(profile, entry, seen), headroom), lanes, profile.configs[0].lanes)
-        )
+        return Ask(1, slots(profile, pressure_of(profile, entry, seen), headroom))
 
     def _kept(
         self, profile: Profile, entry: ProfileForecast, lanes: tuple[int, ...], here: Sequence[Incumbent]
@@ -155,6 +198,11 @@ def replicas(wanted: int, lanes: Sequence[int], each: int) -> int:
         wanted -= width
         count += 1
     return count + ceil(max(0, wanted), max(1, each))
+
+
+def _count(asks: Sequence[Ask], lanes: Sequence[int], each: int) -> int:
+    """Replicas that the least of the asks wants. `lanes` are sorted."""
+    return min((max(a.replicas, replicas(a.slots, lanes, each)) for a in asks), default=0)
 
 
 def _is_young(world: World, profile: Profile, incumbent: Incumbent) -> bool:

@@ -165,8 +165,11 @@ def _towards_pins(world: World, profile: Profile, kept: list[Incumbent], wanted:
 
 
 def _missing(world: World, profile: Profile, kept: Sequence[Incumbent], size: Size) -> list[Missing]:
-    """The lowest free numbers, as many as are missing: first those of the baseline, then those that demand adds."""
-    lacking = size.replicas - len(kept)
+    """The lowest free numbers, as many as are missing: first those of the baseline, then those that demand adds.
+
+    More are named than needed where seats may turn out narrower than hoped; `enough` lets go of the rest.
+    """
+    lacking = max(size.replicas, size.reserve if size.varies else 0) - len(kept)
     if lacking <= 0:
         return []
     taken = {split_replica(i.replica)[1] for i in kept}
