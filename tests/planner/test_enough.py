@@ -209,7 +209,7 @@ def test_a_newcomer_that_others_made_needless_is_let_go_the_highest_number_first
     assert sorted(draft.seats) == ["c/1", "c/2"]
     asked_less(draft, 4)
     settle(draft, draft.sizes, ())
-    assert sorted(draft.seats) == ["c/1"]
+    assert (sorted(draft.seats), draft.sizes[C].replicas) == (["c/1"], 1)
 
 
 def test_newcomers_close_the_gap_that_a_needless_one_left() -> None:
