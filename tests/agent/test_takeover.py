@@ -316,3 +316,26 @@ def test_the_commands_ask_and_say_what_they_do(theirs: Theirs, site: Site, capsy
     assert taken.read(site.config.hands).taken == ()
     assert run(["release", str(theirs.pid), "--keep-running", *state]) == 4
     assert theirs.process.poll() is None
+
+
+@pytest.mark.parametrize("changed", ["another file", "another program"])
+async def test_what_was_handed_over_and_is_not_what_it_was_is_neither_used_nor_ended(
+    theirs: Theirs, site: Site, changed: str
+) -> None:
+    await handed(site, theirs)
+    hands = taken.read(site.config.hands)
+    (one,) = hands.taken
+    if changed == "another file":
+        one = replace(one, words=("llama-server", "--model", "/srv/other.gguf"))
+    else:
+        one = replace(one, handle=replace(one.handle, executable="/bin/something-else"))
+    taken.write(site.config.hands, replace(hands, taken=(one,)))
+    async with site.agent() as agent:
+        body = await command(agent, site, site.warm())
+        assert (await receipt(agent, body)).outcome is Outcome.SUCCEEDED
+        handle = held_of(agent, body).handle
+        assert handle is not None
+        assert handle.pid != theirs.pid, "one was started"
+        if changed == "another program":
+            assert not (await agent.keepers.stop(body, one.handle)).gone
+    assert theirs.process.poll() is None
