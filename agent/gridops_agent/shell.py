@@ -140,12 +140,8 @@ class Agent:
         tools = Tools(self.keepers, *known, *files, self.front, http, ports, releases, *more)
         self._http = http
         self.effects = Effects(self.memory, tools, Listeners(self.alarms.warn, self._wake.set))
-        gauge = Gauge(
-            self._platform,
-            self.config.share,
-            self.cards.look,
-            lambda: (self.hours.now_ms(), self._clock.monotonic_ms()),
-        )
+        hours, clock, look = self.hours, self._clock, self.cards.look
+        gauge = Gauge(self._platform, self.config.share, look, lambda: (hours.now_ms(), clock.monotonic_ms()))
         self._measuring = Measuring(gauge, self.memory, self.keepers, releases, self.alarms)
         overrides = Overrides(self.config.override, self._ledger, self._clock)
         looks = Parts(
@@ -171,8 +167,7 @@ class Agent:
 
     def _open_ledger(self, signer: MachineSigner) -> Ledger:
         identity = Identity(fleet=self.config.fleet, host=self.config.host, host_key=signer.public.text)
-        ledger = Ledger.open(self.config.ledger, identity, spare_roots(self.config), self._clock.wall_ms())
-        return ledger
+        return Ledger.open(self.config.ledger, identity, spare_roots(self.config), self._clock.wall_ms())
 
     async def _open_front(self) -> None:
         address, port = self.config.front_address
@@ -237,13 +232,12 @@ class Agent:
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT."""
         leave = asyncio.Event()
-        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, leave.set)
-        rounds = self._rounds
-        marks = {name: (lambda name=name: rounds[name]) for name in ("talk", "watch", "measure")}
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                asyncio.get_running_loop().add_signal_handler(number, leave.set)
+        marks = {name: (lambda name=name: self._rounds[name]) for name in ("talk", "watch", "measure")}
         pulse = Pulse({**marks, "protection": lambda: self.protection.sample}, lambda: self._clock.awake_ms() / 1000)
-        watch = self.effects.watch(lambda: rounds.update(("watch",)))
+        watch = self.effects.watch(lambda: self._rounds.update(("watch",)))
         works = (self._beat_on(), watch, self._measure_on(), self.protection.run(), self.sleep.run(), pulse.run())
         self._loops = [asyncio.ensure_future(work) for work in works]
         notify("READY=1")
