@@ -268,6 +268,32 @@ def test_a_sensor_that_comes_and_goes_neither_counts_as_unknown_nor_as_well() ->
         assert host.look(temperature_c=None) is THROTTLED
 
 
+@pytest.mark.parametrize(("reading", "state", "after_s", "why"), BAD)
+@pytest.mark.parametrize("pattern", ["bu", "buu", "bbbbu"])
+def test_a_sensor_that_fails_now_and_then_hides_no_danger(
+    reading: dict[str, Any], state: HostState, after_s: int, why: str, pattern: str
+) -> None:
+    """What could not be read was not seen to end: only a look that saw no danger begins the debounce again."""
+    unseen = {name: None for name in reading if name != "gpus"} | {"gpus": reading.get("gpus", 1)}
+    host = Lookout()
+    host.over(5)
+    seen = [host.look(**(reading if pattern[n % len(pattern)] == "b" else unseen)) for n in range(60)]
+    assert set(seen[:after_s]) == {ACCEPTING}
+    first = next(n for n, now in enumerate(seen) if now is state)
+    assert first <= after_s + len(pattern)
+    assert set(seen[first:]) == {state}
+    assert why in [r.partition(":")[0] for r in host.verdict.reasons]
+
+
+def test_what_was_bad_once_counts_by_a_look_that_sees_it_and_never_by_failing_alone() -> None:
+    host = Lookout(replace(LAPTOP, unknown_sensor="ignore"))
+    host.over(5)
+    host.look(temperature_c=96)
+    assert set(host.over(600, temperature_c=None)) == {ACCEPTING}
+    assert host.look(temperature_c=60) is ACCEPTING
+    assert host.look(temperature_c=96) is ACCEPTING
+
+
 def test_a_battery_whose_charge_is_unknown_is_unknown_only_while_it_is_used() -> None:
     assert set(Lookout().over(30, battery_ppm=None)) == {ACCEPTING}
     host = Lookout()

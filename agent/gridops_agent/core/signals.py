@@ -32,6 +32,8 @@ class Signal:
     """Share of the lanes while it is on and nothing stricter is."""
     unknown: bool = False
     """It speaks of a sensor that cannot be read, which is no danger by itself."""
+    blind: bool = False
+    """Its own reading is not known at this look: what was seen to be bad has not been seen to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class _Made:
         away = gone or (idle is not None and not here)
         made = self._signal("activity", level, codes.OWNER_ACTIVE, "somebody uses this computer", (here, away))
         recovery = rules.recovery_ms if rules.activity_recovery_ms is None else rules.activity_recovery_ms
-        yield replace(made, debounce_ms=rules.activity_debounce_ms, recovery_ms=recovery)
+        yield replace(made, debounce_ms=rules.activity_debounce_ms, recovery_ms=recovery, blind=not (here or away))
 
     def _battery(self) -> Iterator[Signal]:
         if Sensor.BATTERY in self.rules.ignore:
@@ -146,7 +148,8 @@ class _Made:
         )
         for name, level, seen in rows:
             text = f"on battery at {_share(charge)}, from {render_ppm(seen.bad_at)} on it yields"
-            yield self._signal(name, level, codes.ON_BATTERY, text, (seen.bad, seen.well or mains))
+            made = self._signal(name, level, codes.ON_BATTERY, text, (seen.bad, seen.well or mains))
+            yield replace(made, blind=charge is None and not mains)
 
     def _heat(self, sensor: Sensor, code: Code, value: int | None, at: Thermal) -> Iterator[Signal]:
         rules = self.rules
@@ -183,7 +186,8 @@ class _Made:
         if sensor in self.rules.ignore:
             return
         gone = sensor in self.sample.absent
-        yield self._signal(sensor.value, level, code, code.title, (bad is True and not gone, gone or bad is False))
+        made = self._signal(sensor.value, level, code, code.title, (bad is True and not gone, gone or bad is False))
+        yield replace(made, blind=bad is None and not gone)
 
     def _gpu_health(self) -> Iterator[Signal]:
         """One card of many in trouble leaves the others useful; a driver that answers nobody leaves none."""
@@ -199,7 +203,8 @@ class _Made:
             ("gpu_faults", Level.UNHEALTHY, all_of_them),
         ):
             good = faults is not None and not bad
-            yield self._signal(name, level, codes.GPU_FAULT, words or "cannot be asked any more", (bad, good))
+            made = self._signal(name, level, codes.GPU_FAULT, words or "cannot be asked any more", (bad, good))
+            yield replace(made, blind=faults is None)
 
     def _reading(
         self, sensor: Sensor, suffix: str, level: Level, words: tuple[Code, str], seen: _Seen
@@ -207,9 +212,10 @@ class _Made:
         if sensor in self.rules.ignore:
             return
         gone = sensor in self.sample.absent
-        yield self._signal(
+        made = self._signal(
             f"{sensor.value}_{suffix}", level, words[0], words[1], (seen.bad and not gone, seen.well or gone)
         )
+        yield replace(made, blind=seen.value is None and not gone)
 
     def _signal(self, name: str, level: Level, code: Code, text: str, is_: tuple[bool, bool]) -> Signal:
         bad, well = is_

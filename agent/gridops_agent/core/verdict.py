@@ -5,7 +5,8 @@ a missing sensor well, let a person's word loosen what safety asks for, or let a
 
 Each signal has a latch: on once it was bad for its debounce without a break, off once it was well for its recovery
 without a break, unchanged by what is neither. So a state lasts at least its recovery, and nothing goes to and fro
-faster. The first look has no history: what is bad then counts at once, or a host that starts anew under its owner's
+faster. A look that could not read the sensor breaks a recovery, since nothing well was seen, and breaks no debounce,
+since nothing was seen to end: a sensor that fails now and then hides no danger. The first look has no history: what is bad then counts at once, or a host that starts anew under its owner's
 hands would take work for ten seconds.
 """
 
@@ -51,10 +52,12 @@ def judge(guard: Guard, look: Look, rules: ClassProtection) -> tuple[Guard, Verd
 def _latched(latch: Latch | None, signal: Signal, at: int, broken: bool) -> Latch:
     """The latch of one signal after one more sample."""
     old = latch if latch is not None else Latch()
-    bad_since = _since(old.bad_since_ms, at, signal.bad, broken)
+    unseen = signal.blind and not broken
+    bad_since = old.bad_since_ms if unseen else _since(old.bad_since_ms, at, signal.bad, broken)
     well_since = _since(old.well_since_ms, at, signal.well, broken)
     on = old.on
-    if bad_since is not None and (at - bad_since >= signal.debounce_ms or (latch is None and not signal.unknown)):
+    lasted = bad_since is not None and at - bad_since >= signal.debounce_ms
+    if signal.bad and (lasted or (latch is None and not signal.unknown)):
         on = True
     elif well_since is not None and at - well_since >= signal.recovery_ms:
         on = False
