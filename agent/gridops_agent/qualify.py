@@ -20,6 +20,7 @@ from gridops.base.ids import Digest
 from gridops.base.record import digest_of
 from gridops.base.units import render_bytes, render_ms
 from gridops.protocol.qualification import DeviceReading, Found, Step
+from gridops_agent.artifacts import sanity
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Adapter, Door, Engine, EngineSilent, Service, Start
 from gridops_agent.keep.base import Keeper, Proof, Spawn
@@ -140,6 +141,8 @@ class Run:
             self.outcome.version = await service.alive(self._http) or "unknown"
             self.outcome.identity = await service.verify(self._http, start)
         else:
+            # Engines trust what a file says of itself; the agent reads it first, and so is it here.
+            await asyncio.to_thread(sanity.check, start.launch.artifact, start.model)
             self.outcome.identity = digest_of(start.launch.artifact)
         return self.outcome.identity
 

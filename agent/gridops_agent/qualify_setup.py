@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import aiohttp
 from gridops.base import limits
 from gridops.base.canon import digest_bytes
 from gridops.base.errors import BadSetup, Failed, Refusal
-from gridops.base.ids import ConfigName, DeviceId, Digest, EngineName, ProfileName
+from gridops.base.ids import ConfigName, DeviceId, Digest, EngineName, ProfileName, short
 from gridops.disk.keyring import read_secret
 from gridops.model.action import DeviceShare
 from gridops.model.fleet import DeviceKind
@@ -32,6 +33,7 @@ from gridops_agent.config import Config
 from gridops_agent.doors import Doors
 from gridops_agent.engines import engines, services
 from gridops_agent.engines.base import Adapter, Door, Start
+from gridops_agent.keep import taken
 from gridops_agent.keep.base import Spawn
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.keep.setup import keepers_of
@@ -41,6 +43,9 @@ from gridops_agent.qualify import Bench, Outcome, Run
 from gridops_agent.qualify_memory import Memories
 from gridops_agent.sensors.senses import CardSense
 from gridops_agent.statefolder import only_one
+
+_MODEL_FILES = 1_024
+"""A model of several hundred gigabytes has some hundred files; a home folder named by mistake has many more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ async def qualify(config: Config, wish: Wish, version: str, say: Callable[[Found
     with only_one(config):
         keepers = keepers_of(config)
         try:
-            await _require_nothing(config, keepers)
+            await _require_nothing(config, keepers, _body(wish))
             bench = await _bench(config, wish, keepers)
             keepers.know({bench.spawn.body: bench.start.launch}.get)
             async with aiohttp.ClientSession(trust_env=False) as http:
@@ -102,19 +107,25 @@ async def qualify(config: Config, wish: Wish, version: str, say: Callable[[Found
     return Made(outcome, file, digest)
 
 
-async def _require_nothing(config: Config, keepers: Keepers) -> None:
-    """Another engine's memory would be in the reading, or be taken for free."""
+async def _require_nothing(config: Config, keepers: Keepers, own: Digest) -> None:
+    """Another engine's memory would be in the reading, or be taken for free. `own`: what this call may have left."""
     ledger = Ledger.look(config.ledger)
     try:
         held = ledger.load("").held
     finally:
         ledger.close()
+    given = {one.body for one in taken.read(config.hands).given}
     for one in sorted(held.values(), key=lambda h: h.replica):
-        if not await keepers.absent(one):
+        if one.body not in given and not await keepers.absent(one):
             raise Failed(
                 f"{one.replica} runs on this host, and its memory would be in the reading",
                 hints=("gridops-agent stop ends the engines of a host whose agent does not run",),
             )
+    for what, body in await keepers.strangers(frozenset({*held, *given, own})):
+        raise Failed(
+            f"{what} is left of a run that was cut off ({short(body)}), and its memory would be in the reading",
+            hints=(f"end it first: {what}", "or repeat the call that was cut off: it ends what it left"),
+        )
 
 
 def _body(wish: Wish) -> Digest:
@@ -185,10 +196,27 @@ def artifact_of(adapter: Adapter, wish: Wish) -> tuple[Artifact, Path]:
         file = ArtifactFile(path="manifest", sha256=Digest(wish.digest), size_bytes=1)
         return Artifact(format=form, files=(file,), source=wish.model), Path()
     path = Path(wish.model).absolute()
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    if not files or len(files) > limits.FILES:
-        raise BadSetup(f"{wish.model} is neither a model file nor a folder with one")
+    try:
+        return _read_whole(form, path)
+    except OSError as error:
+        raise Failed(
+            f"{error.filename or path} cannot be read: {error.strerror}",
+            hints=("MODEL is a model file, or a folder that holds one model and nothing else",),
+        ) from error
+
+
+def _read_whole(form: str, path: Path) -> tuple[Artifact, Path]:
+    """Every file of a model, hashed. Raises OSError: one that cannot be read, or that goes meanwhile, is none."""
     base = path.parent if path.is_file() else path
+    found = [path] if path.is_file() else (p for p in path.rglob("*") if p.is_file())
+    files = sorted(itertools.islice(found, _MODEL_FILES + 1))
+    if not files:
+        raise BadSetup(f"{path} is neither a model file nor a folder with one")
+    if len(files) > _MODEL_FILES:
+        raise BadSetup(
+            f"{path} holds more than {_MODEL_FILES} files: that is no model",
+            hints=("MODEL is a model file, or a folder that holds one model and nothing else",),
+        )
     return Artifact(format=form, files=tuple(_hashed(f, base) for f in files)), files[0]
 
 

@@ -16,6 +16,7 @@ from gridops_agent.core.state import Held
 from gridops_agent.doors import Doors
 from gridops_agent.engines import engines, services
 from gridops_agent.engines.base import Adapter
+from gridops_agent.keep import taken
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Ledger
 from gridops_agent.statefolder import only_one
@@ -37,9 +38,13 @@ async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bo
         finally:
             ledger.close()
         keepers.know({h.body: h.warm.launch for h in residencies}.get)
+        given = frozenset(one.body for one in taken.read(config.hands).given)
         async with aiohttp.ClientSession(trust_env=False) as http:
             for held in residencies:
                 if await keepers.absent(held):
+                    continue
+                if held.body in given:  # a person took it back: it is no engine of this host any more
+                    lines.append(f"{held.replica}  left running: it was given back")
                     continue
                 busy = None if force else await _busy(known, http, doors, held)
                 if busy is not None:
@@ -52,7 +57,7 @@ async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bo
                     stopped = await keepers.sweep(held.body, held)
                 lines.append(f"{held.replica}  {'stopped' if stopped.gone else stopped.detail}")
                 left = left or not stopped.gone
-        for what, body in await keepers.strangers(frozenset(h.body for h in residencies)):
+        for what, body in await keepers.strangers(frozenset(h.body for h in residencies) | given):
             lines.append(f"{what}  left alone: it carries the command {short(body)}, which this host does not know")
             left = True
     await keepers.close()

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gridops.base.errors import Busy, Failed, Refusal
+from gridops.base.errors import BadSetup, Busy, Failed, Refusal
 from gridops.model.fleet import DeviceKind
 from gridops.model.measured import revision, settings
-from gridops.model.profile import EngineArg
+from gridops.model.profile import ArtifactFile, EngineArg
 from gridops.protocol.qualification import Found, Step, open_qualification
 from gridops.trust.envelope import seal
-from gridops_agent import evidence
+from gridops_agent import evidence, qualify_setup
 from gridops_agent.qualify_setup import Made, Wish, qualify
 from tests.agent.site import Site, command, receipt
+from tests.builders.tiny_gguf import write_tiny_gguf
 
 STEPS = [step.value for step in Step]
 
@@ -84,13 +88,73 @@ async def test_what_cannot_be_run_is_said_before_anything_is_started(
 
 
 async def test_a_broken_model_ends_with_the_step_at_which_it_broke_and_nothing_left(site: Site, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(b"GGUF" + b"\x07" * 4096)
+    broken = write_tiny_gguf(tmp_path / "broken.gguf").path
+    name = b"general.architecture"  # the header is sound, and no engine knows such a model
+    raw = broken.read_bytes()
+    assert raw.count(b"llama", raw.index(name), raw.index(name) + 64) == 1
+    broken.write_bytes(raw.replace(b"llama", b"lamal", 1))
     made, seen = await run(site, model=str(broken))
     failed = [f for f in seen if not f.passed]
     assert failed
     assert failed[0].step in (Step.WARM, Step.OWNERSHIP, Step.READINESS)
     assert not made.outcome.passed
+    assert site.processes() == []
+
+
+async def test_what_is_no_model_reaches_no_engine_here_either(site: Site, tmp_path: Path) -> None:
+    hostile = tmp_path / "hostile.gguf"
+    hostile.write_bytes(b"GGUF" + b"\x07" * 4096)
+    made, seen = await run(site, model=str(hostile))
+    assert (seen[-1].step, seen[-1].passed) == (Step.IDENTITY, False)
+    assert "is no sound gguf file" in seen[-1].detail
+    assert not made.outcome.passed
+    assert not list(site.state.rglob("log")), "nothing was started"
+
+
+async def test_a_folder_that_is_no_model_is_an_ordinary_failure(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    for number in range(4):
+        (home / f"{number}.txt").write_text("a letter")
+    monkeypatch.setattr(qualify_setup, "_MODEL_FILES", 3)
+    with pytest.raises(BadSetup, match="more than 3 files: that is no model"):
+        await run(site, model=str(home))
+    monkeypatch.setattr(qualify_setup, "_MODEL_FILES", 4)
+    hashed = qualify_setup._hashed
+
+    def gone(file: Path, base: Path) -> ArtifactFile:
+        if file.name == "2.txt":
+            file.unlink()  # somebody else's, and it went between the listing and the reading
+        return hashed(file, base)
+
+    monkeypatch.setattr(qualify_setup, "_hashed", gone)
+    with pytest.raises(Failed, match=r"2\.txt cannot be read: No such file"):
+        await run(site, model=str(home))
+
+
+async def test_what_a_killed_qualification_left_is_named_and_never_weighed_along(site: Site) -> None:
+    """It lives in a session of its own: whoever kills the command does not end the engine."""
+    first = shutil.copy(site.model.path, site.state.parent / "first.gguf")
+    script = (
+        "import asyncio, sys; from pathlib import Path; from gridops_agent.config import read_config\n"
+        "from gridops_agent.qualify_setup import Wish, qualify\n"
+        "def say(found):\n"
+        "    if found.step.value == 'ownership': print('owned', flush=True)\n"
+        "wish = Wish(engine='llama.cpp', model=sys.argv[2], context=512, settle_ms=600_000)\n"
+        "asyncio.run(qualify(read_config(Path(sys.argv[1])), wish, '0.1.0', say))\n"
+    )
+    argv = (sys.executable, "-c", script, str(site.state), str(first))
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as cut:
+        assert cut.stdout is not None
+        assert cut.stdout.readline() == "owned\n"
+        cut.kill()
+    assert len(site.processes()) == 1
+    with pytest.raises(Failed, match=rf"pid {site.processes()[0]} is left of a run that was cut off"):
+        await run(site)
+    made, seen = await run(site, model=str(first), context=8_192)
+    assert made.outcome.passed, seen
     assert site.processes() == []
 
 

@@ -24,7 +24,8 @@ from gridops_agent.keep import external, taken
 from gridops_agent.keep.external import engine_of
 from gridops_agent.platform import here
 from gridops_agent.status import render, status
-from tests.agent.site import Site, command, done, free_ports, held_of, receipt, until
+from gridops_agent.stopping import stop_engines
+from tests.agent.site import Site, command, done, free_ports, held_of, receipt, until, wall_ms
 from tests.agent.test_units import Machine, machine
 
 assert machine is not None  # a fixture of theirs
@@ -339,3 +340,13 @@ async def test_what_was_handed_over_and_is_not_what_it_was_is_neither_used_nor_e
         if changed == "another program":
             assert not (await agent.keepers.stop(body, one.handle)).gone
     assert theirs.process.poll() is None
+
+
+async def test_what_was_given_back_is_not_stopped_either_while_no_agent_runs(site: Site) -> None:
+    async with site.agent() as agent:
+        await receipt(agent, await command(agent, site, site.warm()))
+    takeover.give_back(site.config, "tiny/1", wall_ms())
+    (pid,) = site.processes()
+    for _ in range(2):
+        assert await stop_engines(site.config, True) == (("tiny/1  left running: it was given back",), False)
+        assert site.processes() == [pid]

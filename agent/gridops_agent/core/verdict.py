@@ -6,8 +6,8 @@ a missing sensor well, let a person's word loosen what safety asks for, or let a
 Each signal has a latch: on once it was bad for its debounce without a break, off once it was well for its recovery
 without a break, unchanged by what is neither. So a state lasts at least its recovery, and nothing goes to and fro
 faster. A look that could not read the sensor breaks a recovery, since nothing well was seen, and breaks no debounce,
-since nothing was seen to end: a sensor that fails now and then hides no danger. The first look has no history: what is bad then counts at once, or a host that starts anew under its owner's
-hands would take work for ten seconds.
+since nothing was seen to end: a sensor that fails now and then hides no danger. The first look has no history: what
+is bad then counts at once, or a host that starts anew under its owner's hands would take work for ten seconds.
 """
 
 from __future__ import annotations
