@@ -2,8 +2,8 @@
 
 A real Docker or Podman takes part where `GRIDOPS_TEST_CONTAINERS` names its socket and an image that is there by
 digest, holding `tiny_server.c` as /app/llama-server: `unix:///run/podman/podman.sock localhost/tiny@sha256:...`.
-What such a runtime answered is kept in `recorded/` (`GRIDOPS_TEST_RECORD` names the folder to write to), and the
-stand-in is held against it on every run.
+What such a runtime answered is kept in `recorded/containers` (`GRIDOPS_TEST_RECORD` names the folder to write to),
+and the stand-in is held against it on every run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.agent.site import Site, free_ports
 from tests.builders.tiny_gguf import Made
 
 HERE = Path(__file__).parent
-RECORDED = sorted((HERE / "recorded").glob("*.json"))
+RECORDED = sorted((HERE / "recorded/containers").glob("*.json"))
 REAL = os.environ.get("GRIDOPS_TEST_CONTAINERS")
 RECORD = os.environ.get("GRIDOPS_TEST_RECORD")
 READ = ("State.Status", "State.Running", "State.Paused", "State.Restarting", "State.Pid", "State.ExitCode")
