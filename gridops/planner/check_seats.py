@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from gridops.base.codes import placement as codes
 from gridops.base.ids import DeviceId, HostId
 from gridops.model.fleet import Device, DeviceKind, Host
+from gridops.model.measured import revision, settings
 from gridops.model.plan import Assignment, Launch
 from gridops.model.profile import Config, FootprintSource, Profile
 from gridops.model.snapshot import (
@@ -166,12 +167,36 @@ def _config(profile: Profile | None, launch: Launch) -> Config | None:
     return None
 
 
+def _seen(view: View, a: Assignment, config: Config, launch: Launch) -> tuple[int, int] | None:
+    """What was measured of this config, on this host or on the same card elsewhere, for no less than it asks."""
+    here = view.reports.get(a.seat.host)
+    if here is None or (launch.engine in ("mindie", "sglang", "vllm") and launch.backend != "cpu"):
+        return None
+    alike = {(d.kind, d.model, d.total_bytes) for d in here.devices if d.id in a.seat.devices}
+    kinds = {(kind, model) for kind, model, _ in alike}
+    of, by = revision(config.artifact), settings(config.args, config.devices)
+    found = [
+        m
+        for report in view.reports.values()
+        for m in report.measured or ()
+        if (m.engine, m.backend, m.revision, m.settings) == (config.engine, launch.backend, of, by)
+        and m.context >= config.context
+        and m.lanes >= config.lanes
+        and (m.kind, m.device) in kinds
+        and (report.host == a.seat.host or (m.device is not None and (m.kind, m.device, m.total_bytes) in alike))
+    ]
+    best = min(found, key=lambda m: (m.context, m.lanes, -m.at_ms, m.evidence), default=None)
+    return (best.device_bytes, best.host_bytes) if best is not None else None
+
+
 def claims(view: View) -> Iterator[str]:
     """A new seat takes what its config needs, and one that stands no less than that or than what it took."""
     for a in view.plan.placement:
         launch, profile, old = view.launches.get(a.launch), view.profiles.get(a.profile), view.former(a)
         config = _config(profile, launch) if launch is not None else None
         need = _need(config) if config is not None else None
+        if config is not None and launch is not None:
+            need = _seen(view, a, config, launch) or need
         if need is None:
             if a.replica in view.fresh and config is not None:
                 yield f"{a.replica} is placed although nobody knows what it takes"
