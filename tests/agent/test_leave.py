@@ -263,3 +263,22 @@ def dies(site: Site, at: int, tmp_path: Path) -> None:
         code = 0
     finally:
         os._exit(code)
+
+
+async def test_an_engine_that_a_person_handed_over_is_not_ended_unasked(site: Site, leaver: Leaver) -> None:
+    await with_engine(site)
+    (held,) = remembered(site).held.values()
+    theirs = replace(held, handle=replace(held.handle, taken=True))
+    leaving._spare_what_was_handed_over((held,))
+    with pytest.raises(Failed, match="leaving would end them: tiny/1") as caught:
+        leaving._spare_what_was_handed_over((held, theirs))
+    assert "release tiny/1 --keep-running" in caught.value.hints[0]
+
+
+def test_a_note_from_before_the_word_was_followed_says_nothing(site: Site) -> None:
+    for text, count in (('{"at_ms": 5, "in_flight": {"a": 2}}', None), ('{"at_ms": 9, "in_flight": {"a": 2}}', 2)):
+        site.config.status.write_text(text)
+        assert leaving._in_flight(site.config, 9) == count
+    for broken in ("", "[]", '{"at_ms": 9}', '{"at_ms": 9, "in_flight": 3}'):
+        site.config.status.write_text(broken)
+        assert leaving._in_flight(site.config, 9) is None

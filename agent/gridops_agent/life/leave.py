@@ -61,6 +61,7 @@ async def leave(config: Config, wishes: Wishes) -> None:
         return
     held, chain = _remembered(config)
     if not wishes.force:
+        _spare_what_was_handed_over(held)
         await _spare_the_last(config, held, chain)
     said = say(config.override, Wish(OverrideKind.DRAIN, REASON), SystemClock())
     wishes.tell("It takes no new work.")
@@ -86,6 +87,19 @@ def _remembered(config: Config) -> tuple[tuple[Held, ...], RootChain]:
     finally:
         ledger.close()
     return tuple(sorted(host.held.values(), key=lambda h: (h.replica, h.body))), host.chain
+
+
+def _spare_what_was_handed_over(held: tuple[Held, ...]) -> None:
+    """An engine that ran before gridops took it over is a person's: whether it ends with the host, a person says."""
+    theirs = sorted(h.replica for h in held if h.handle is not None and h.handle.taken)
+    if theirs:
+        raise Failed(
+            f"a person handed these engines over, and leaving would end them: {', '.join(theirs)}",
+            hints=(
+                f"give them back first: gridops-agent release {theirs[0]} --keep-running",
+                "or let them end: gridops-agent leave --force",
+            ),
+        )
 
 
 async def _spare_the_last(config: Config, held: tuple[Held, ...], chain: RootChain) -> None:
