@@ -148,9 +148,11 @@ def read_config(state: Path) -> Config:
             hints=(f"gridops-agent join TOKEN --controller URL --state {state}",),
         ) from error
     except OSError as error:
-        raise BadSetup(f"cannot read {file}: {error.strerror}") from error
+        hint = f"--state names the folder that join made; {state} is no such folder, or not yours to read"
+        raise BadSetup(f"cannot read {file}: {error.strerror}", hints=(hint,)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadSetup(f"{file} is not TOML: {error}") from error
+        hint = "mend it by hand, or bring it back from a copy: join wrote it once and nothing rewrites it"
+        raise BadSetup(f"{file} is not TOML: {error}", hints=(hint,)) from error
     unknown = sorted(raw.keys() - _KEYS)
     if unknown:
         raise BadSetup(f"{file}: unknown key `{unknown[0]}`; known are {', '.join(sorted(_KEYS))}")

@@ -175,7 +175,7 @@ class Ledger:
             form = int(connection.execute("PRAGMA user_version").fetchone()[0])
             connection.execute("SELECT COUNT(*) FROM entry").fetchone()
         except sqlite3.DatabaseError as error:
-            raise Failed(f"cannot read {path}: {error}") from error
+            raise Failed(f"cannot read {path}: {error}", hints=("see: gridops-agent doctor",)) from error
         if form > FORM:
             raise _newer(path, f"form {form}, this one reads up to {FORM}")
         return cls(connection, None)

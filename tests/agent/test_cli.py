@@ -54,6 +54,9 @@ def test_every_command_has_three_examples(verb: str, capsys: pytest.CaptureFixtu
         (["--nope"], 64, "no such option"),
         (["warp"], 64, "no such command"),
         (["join"], 64, "missing"),
+        (["drain"], 64, "see: gridops-agent drain --help"),
+        (["status", "more"], 64, "see: gridops-agent status --help"),
+        (["status", "--state", __file__], 78, "--state names the folder that join made"),
         (["join", "nonsense", "--controller", "https://a:1"], 4, "refused[bad_token]"),
         (["status", "-o", "xml"], 64, "not an output format"),
         (["status", "--state", "/nowhere"], 78, "has not joined a fleet"),
@@ -166,6 +169,21 @@ def test_a_wrong_agent_toml_is_named_with_its_key(tmp_path: Path, text: str, say
         read_config(tmp_path)
     assert says in caught.value.message
     assert str(tmp_path / "agent.toml") in caught.value.message
+
+
+def test_a_damaged_file_of_the_state_folder_is_an_error_that_says_where_to_look(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.config.ledger.write_bytes(b"no database" * 1_000)
+    for call in (["status"], ["stop"], ["release", "tiny/1", "--keep-running"]):
+        assert main([*call, "--state", str(site.state)]) == 1
+        said = capsys.readouterr().err
+        assert f"cannot read {site.config.ledger}" in said
+        assert "hint: see: gridops-agent doctor" in said
+    (site.state / "agent.toml").write_text("host = [")
+    for call in (["status"], ["drain", "--reason", "smoke"], ["run"]):
+        assert main([*call, "--state", str(site.state)]) == 78
+        assert "hint: mend it by hand" in capsys.readouterr().err
 
 
 def test_shares_and_ports_are_exact() -> None:

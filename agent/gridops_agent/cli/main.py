@@ -55,7 +55,8 @@ def run(args: Sequence[str]) -> int:
     except _UsageError as error:
         words: Any = error
         message = str(words.format_message()).strip().rstrip(".")
-        hint = "see: gridops-agent --help"
+        at = words.ctx.command_path if getattr(words, "ctx", None) is not None else "gridops-agent"
+        hint = f"see: {at} --help"
         return report(Usage(message[:1].lower() + message[1:], hints=(hint,)), as_json)
     except GridopsError as error:
         return report(error, as_json)
