@@ -1,5 +1,5 @@
-"""When a measured footprint may stand for what a config needs: same engine, files, arguments and hardware, and no more
-context or lanes than were measured. Never upward, never across hardware. Called by the planner.
+"""When a measured footprint may stand for what a config needs: same engine, files, arguments and hardware.
+No more context or lanes than were measured: never upward, never across hardware. Called by the planner.
 
 An engine that takes a share of a card fills whatever it is told, so what one was seen to use says nothing of its need.
 """
