@@ -70,8 +70,8 @@ class Table:
     """Everything the front goes by; replaced as a whole, so that a request never sees half a change."""
 
     routes: tuple[Route, ...] = ()
-    away: tuple[Away, ...] = ()
     keys: tuple[GatewayKey, ...] = ()
+    away: tuple[Away, ...] = ()
 
 
 @dataclass(eq=False)
