@@ -90,7 +90,7 @@ def _remembered(config: Config) -> tuple[tuple[Held, ...], RootChain]:
 
 
 def _spare_what_was_handed_over(held: tuple[Held, ...]) -> None:
-    """An engine that ran before gridops took it over is a person's: whether it ends with the host, a person says."""
+    """An engine that ran before it was taken over is a person's: whether it ends with the host, a person says."""
     theirs = sorted(h.replica for h in held if h.handle is not None and h.handle.taken)
     if theirs:
         raise Failed(
