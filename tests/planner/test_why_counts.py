@@ -152,7 +152,8 @@ def test_the_checker_wants_lines_up_to_the_bound_and_counts_that_add_up_beyond(
     assert check(broken(large, counts=counts[1:]), fleet.inputs()) == (without_lines,)
     assert check(broken(large, counts=None), fleet.inputs()) == (without_lines,)
     empty = (*counts[:-1], replace(counts[-1], hosts=0), replace(counts[-1], code="GO999"))
-    assert check(broken(large, counts=empty), fleet.inputs()) == (without_lines,)
+    unknown = "big/8 is unplaced for GO999, which is no reason"
+    assert check(broken(large, counts=empty), fleet.inputs()) == (unknown, without_lines)
     assert check(broken(large, nearest="h001"), fleet.inputs()) == (
         "big/8 is unplaced with lines of other hosts than the nearest",
     )
