@@ -275,8 +275,8 @@ def test_memory_that_others_take_is_not_planned_and_two_that_fit_alone_are_never
             stage.until("it fits nowhere", lambda: _short_of_memory(story) == ["tiny/1"])
             assert not story.scope.get("proposal")
             assert hog.poll() is None
-        # Room again, for either of two. The host measures every few seconds, and tells it with its next heartbeat.
-        stage.until("the host sees that too", lambda: open_mib - _external_mib(idle) > size * 5 // 4)
+        # Room again, for either of two. A host counts what others use by the most of the last minute.
+        stage.until("the host sees that too", lambda: open_mib - _external_mib(idle) > size * 5 // 4, 120)
         time.sleep(2)
         idle.in_force(idle.want(tiny=1, other=1))
         waiting = stage.until("one of them has a place", lambda: story.scope.get("proposal"), 90)
