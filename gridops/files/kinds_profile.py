@@ -159,6 +159,15 @@ ENGINE_ARGUMENTS: dict[str, frozenset[str]] = {
 }  # fmt: skip
 """Arguments of each engine whose adapter we know; a test keeps this equal to the agent's own table."""
 
+ENGINE_FORMATS: dict[str, frozenset[str]] = {
+    "llama.cpp": frozenset({"gguf"}),
+    "comfyui": frozenset({"workflow"}),
+    "ollama": frozenset({"ollama"}),
+    "sglang": frozenset({"safetensors"}),
+    "vllm": frozenset({"safetensors"}),
+}
+"""Formats that each of them reads; kept equal to the adapters' abilities by a test. Judged by `sense_engines`."""
+
 
 def _args_rule(read: Read, reader: Reader) -> None:
     args = read.get("args")
@@ -189,7 +198,7 @@ def _devices_rule(read: Read, reader: Reader) -> None:
 CONFIG = Block(
     "the config",
     Config,
-    Field("engine", Name("engine"), "llama.cpp, vllm, comfyui and so on.", required=True),
+    Field("engine", Name("engine"), "llama.cpp, vllm, sglang, ollama or comfyui.", required=True),
     Field("backends", ListOf(Choice(BACKENDS), ordered=True, filled=True), "Builds of the engine.", required=True),
     Field("artifact", ARTIFACT, "The immutable model files.", required=True),
     Field("context", Int(1, 16_777_216), "Tokens that one lane may use.", required=True),

@@ -6,7 +6,7 @@ works on names even where a thing is wrong inside, and on values only where they
 
 from __future__ import annotations
 
-from gridops.files import sense_names, sense_placement, sense_policy
+from gridops.files import sense_engines, sense_names, sense_placement, sense_policy
 from gridops.files.gather import Gathered
 from gridops.files.tree import Tree
 
@@ -14,5 +14,6 @@ from gridops.files.tree import Tree
 def judge(found: Gathered, tree: Tree) -> None:
     """Run every judge; problems land in `found.problems`."""
     sense_names.judge(found)
+    sense_engines.judge(found)
     sense_policy.judge(found, tree)
     sense_placement.judge(found)

@@ -79,3 +79,12 @@ def test_what_is_wrong_inside_a_misspelt_field_is_found_in_the_same_run() -> Non
         (file_codes.UNKNOWN_FIELD.code, 1),
         (file_codes.NUMBER.code, 16),
     ]
+
+
+def test_an_engine_misspelt_in_the_defaults_of_many_hosts_is_one_finding_with_one_repair() -> None:
+    moved = GOOD[HOSTS].replace("    runtimes: {llama.cpp: {backend: cuda}}\n", "")
+    text = moved.replace("hosts:\n", "defaults:\n  runtimes: {lama.cpp: {backend: cuda}}\nhosts:\n", 1)
+    files = {**GOOD, HOSTS: text}
+    found = [p for p in problems(files) if p.code == sense_codes.UNKNOWN_ENGINE.code]
+    assert [str(p.place) for p in found] == [f"{HOSTS}:4:14"]
+    assert repair(MemoryTree(files)).repaired == 1

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from gridops.files.export import file_name, render, schemas, write_schemas
 from gridops.files.kinds import KINDS
 from gridops.files.kinds_fleet import BACKEND_KINDS
-from gridops.files.kinds_profile import ENGINE_ARGUMENTS
+from gridops.files.kinds_profile import ENGINE_ARGUMENTS, ENGINE_FORMATS
 from gridops.files.load import check
 from gridops.files.tree import MemoryTree, WorkingTree
 from gridops.planner.eligible import BACKEND_KINDS as PLANNER_KINDS
@@ -160,3 +160,8 @@ def test_engine_arguments_are_those_that_the_agent_passes_on() -> None:
     assert ENGINE_ARGUMENTS["sglang"] == frozenset(sglang.FLAGS)
     assert ENGINE_ARGUMENTS["vllm"] == frozenset(vllm.FLAGS) | frozenset(vllm.VARIABLES)
     assert set(ENGINE_ARGUMENTS) == {*engines({}), *services({"comfyui": "http://127.0.0.1:1", "ollama": "http://x"})}
+
+
+def test_formats_are_those_that_the_adapters_read() -> None:
+    adapters = {**engines({}), **services({"comfyui": "http://127.0.0.1:1", "ollama": "http://127.0.0.1:1"})}
+    assert {name: adapter.abilities.formats for name, adapter in adapters.items()} == ENGINE_FORMATS

@@ -194,3 +194,15 @@ WINDOW = Code(
     "Windows name days, times of day and a zone; a guess would open or close them at the wrong hour.",
     "Write `Mon-Fri 08:00-18:00 Europe/Paris`, or `Fri 15:00 - Mon 06:00 Europe/Paris`.",
 )
+UNKNOWN_ENGINE = Code(
+    "GO343",
+    "unknown engine",
+    "No agent of this version starts an engine of this name, so what asks for it is refused on every host.",
+    "Correct the name, or use one of the engines that the message names.",
+)
+ENGINE_FORMAT = Code(
+    "GO344",
+    "format that the engine cannot read",
+    "The engine's adapter takes other files than these, so the config would be refused on every host.",
+    "Name the format that the engine reads and files of that format, or another engine.",
+)
