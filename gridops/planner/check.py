@@ -26,9 +26,12 @@ from gridops.planner.check_bound import bound, numbers, terms, told
 from gridops.planner.check_decisions import authority, decisions, displaced
 from gridops.planner.check_leaves import leaves
 from gridops.planner.check_seats import beside, claims, counts, hosts, memory, policy, price
+from gridops.planner.check_sets import change_sets, changes
 from gridops.planner.check_view import Given, View
 
 PPM = 1_000_000
+VERSION = 1
+"""Of the document: what this checker knows how to read."""
 SPREAD_SHORT = codes.SPREAD_SHORT.code
 SHOWN = (DecisionKind.PLACE, DecisionKind.MOVE, DecisionKind.CHANGE, DecisionKind.REMOVE, DecisionKind.CANNOT_PLACE)
 
@@ -40,7 +43,7 @@ def check(plan: Plan, inputs: Given, *, partial: bool = False) -> tuple[str, ...
     """
     view = View(plan, inputs, partial)
     rules = [_document, bound, _references, terms, hosts, policy, claims, memory, beside, counts, price]
-    rules += [decisions, authority, leaves, _takes_away]
+    rules += [decisions, changes, change_sets, authority, leaves, _takes_away]
     rules += [] if partial else [displaced, numbers, told, _complete, _promises]
     return tuple(sorted({note for rule in rules for note in rule(view)}))
 
@@ -52,6 +55,8 @@ def _document(view: View) -> Iterator[str]:
     if plan.id != f"{second}-{plan.decisions_digest.removeprefix('sha256:')[:8]}":
         yield f"plan id {plan.id} does not follow from its second and decisions"
     parent = view.inputs.parent
+    if plan.v != VERSION:
+        yield f"the plan is a document of version {plan.v}, and only version {VERSION} is known"
     if plan.parent != (digest_of(parent) if parent is not None else None):
         yield "the parent is not the plan it was made from"
     if _done(plan.decisions) != plan.decisions_digest:

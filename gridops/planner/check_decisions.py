@@ -137,8 +137,14 @@ def _risk(view: View, d: Decision) -> Risk:
 
 
 def _lie(view: View, d: Decision) -> str | None:
-    """What a host that is left says against the cause: it is drained, or lost, or it is neither."""
+    """What is known against the cause: the host is drained, or lost, or it is neither; nobody foresees a demand."""
     host = d.source.host if d.source is not None else None
+    if d.cause.kind is CauseKind.DEMAND:
+        forecast, mine = view.inputs.forecast, view.profiles.get(d.profile)
+        names = {d.profile, view.names.get(d.profile), mine.renamed_from if mine is not None else None}
+        names |= {new for new, old in view.names.items() if old == d.profile}
+        known = forecast is not None and any(e.profile in names for e in forecast.profiles)
+        return None if known else f"no forecast speaks of {d.profile}"
     if host is None:
         return None
     report = view.reports.get(host)

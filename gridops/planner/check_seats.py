@@ -189,6 +189,14 @@ def _seen(view: View, a: Assignment, config: Config, launch: Launch) -> tuple[in
     return (best.device_bytes, best.host_bytes) if best is not None else None
 
 
+def known_needs(view: View, a: Assignment, launch: Launch) -> list[tuple[int, int]]:
+    """What may be known of a command on its seat, by files and by measuring; nothing where no config makes it."""
+    config = _config(view.profiles.get(a.profile), launch)
+    if config is None:
+        return []
+    return [need for need in (_need(config), _seen(view, a, config, launch)) if need is not None]
+
+
 def claims(view: View) -> Iterator[str]:
     """A new seat takes what its config needs, and one that stands no less than that or than what it took."""
     for a in view.plan.placement:

@@ -74,6 +74,7 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
 With a finished plan
    `check`          every safety rule once more, with its own arithmetic (`check_seats`, `check_leaves`, `check_view`);
                     `check_bound`: what the plan says of itself, `check_decisions`: how grave each decision is
+                    `check_sets`: what is carried out together, and what people read of a changed command
    `budgets`        windows, moves, disruptions: what is held back, and until when
    `restrict`       a plan with only some of its change sets
    `actions`        the next steps: make before break, break before make, an engine's fraction of a card

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, ScopeName
-from gridops.model.plan import Cause, CauseKind, HostLine, Plan, Retirement
+from gridops.base.record import digest_of
+from gridops.model.plan import Cause, CauseKind, Change, DecisionKind, HostLine, Plan, Retirement
 from gridops.model.policy import ActionClass, Risk
 from gridops.model.profile import Downtime, Footprint, FootprintSource, Heads
 from gridops.model.snapshot import SnapshotSource
 from gridops.planner.check import check
 from gridops.planner.planner import plan
-from tests.planner.fleet import GIB, NOW, Fleet, config, digest, profile
+from tests.planner.fleet import GIB, NOW, Fleet, config, digest, host, profile
 from tests.planner.test_check import BASE, BROKEN, GONE, MANY, MOVED, SCALED, Lie, assignment, decision, wants
 from tests.planner.test_check import after as changed
 from tests.planner.test_room import HIGH, LOW, standing
@@ -31,6 +32,30 @@ PREEMPTED = and_also(standing(LOW), HIGH)
 SILENT = MANY.applied(MANY.plan())
 for name in ("h1", "h2", "h3"):
     SILENT = SILENT.reporting(name, observed_ms=NOW - 100_000)
+
+
+RENAMED_TWICE = changed(
+    replace(BASE.profiles[0], name=ProfileName("b"), renamed_from=ProfileName("c"), replicas_min=2),
+    BASE.profiles[1],
+    start=BASE.but(profiles=(replace(BASE.profiles[0], replicas_min=2), BASE.profiles[1])),
+)
+REPLACED = changed(profile("c", configs=(config("c-q4", 10, weights="other"),)), *BASE.profiles[1:])
+
+
+def change(field: str, old: str, new: str) -> Change:
+    return Change(field=field, old=old, new=new)
+
+
+def altered(field: str, old: str, new: str) -> Callable[[Plan], Plan]:
+    """One line of the first decision is another."""
+    return lambda p: decision(
+        p, 1, changes=tuple(change(field, old, new) if c.field == field else c for c in p.decisions[0].changes)
+    )
+
+
+def torn(made: Plan) -> Plan:
+    """Every decision stands for itself."""
+    return replace(made, decisions=tuple(replace(d, change_set=d.n) for d in made.decisions))
 
 
 def told(made: Plan, **more: Any) -> Plan:
@@ -54,6 +79,7 @@ def with_footprint(**more: Any) -> Fleet:
 
 LIES: dict[str, Lie] = {
     # What it was made from
+    "another version of the document": Lie("of version 2", lambda p: replace(p, v=2)),
     "another fleet": Lie("plan's fleet", lambda p: replace(p, fleet=digest("x"))),
     "another scope": Lie("plan's scope", lambda p: replace(p, scope=ScopeName("lab"))),
     "another moment": Lie("plan's moment", lambda p: replace(p, created_ms=p.created_ms + 1)),
@@ -114,6 +140,17 @@ LIES: dict[str, Lie] = {
         truth=wants(configs=(config("c-q4", footprint=Footprint(source=FootprintSource.UNKNOWN)),)),
     ),
     # Class, risk and cause
+    "another change than the command's": Lie("says of context", altered("context", "4096", "8192"), BROKEN),
+    "a change that is none": Lie(
+        "says of lanes", lambda p: decision(p, 1, changes=(*p.decisions[0].changes, change("lanes", "1", "2"))), BROKEN
+    ),
+    "a change in silence": Lie("says of context", lambda p: decision(p, 1, changes=()), BROKEN),
+    "an argument that is not there": Lie(
+        "says of args.x", lambda p: decision(p, 1, changes=(*p.decisions[0].changes, change("args.x", "", "1"))), BROKEN
+    ),
+    "other files in silence": Lie("says of its files", lambda p: decision(p, 1, changes=()), REPLACED),
+    "an arrival torn from who makes room": Lie("another one gives it up", torn, PREEMPTED),
+    "a rename in two steps": Lie("b gets its new name in 2", torn, RENAMED_TWICE),
     "called a repair": Lie("is called repair", lambda p: decision(p, 1, action_class=ActionClass.REPAIR)),
     "a removal called a rollout": Lie(
         "is called rollout", lambda p: decision(p, 1, action_class=ActionClass.ROLLOUT), SCALED
@@ -125,6 +162,7 @@ LIES: dict[str, Lie] = {
     "the loss of a host that is there": Lie(
         "h0 is there", because(CauseKind.HOST_LOST), MOVED, lambda f: f.but(drains=())
     ),
+    "a demand that nobody foresees": Lie("no forecast speaks of c", because(CauseKind.DEMAND)),
     "an end of what is placed": Lie("removes nothing", lambda p: decision(p, 1, last_replica=True)),
     "a decision about somebody else": Lie("said to be about d", lambda p: decision(p, 1, profile=ProfileName("d"))),
     "a rename in silence": Lie("by which name", lambda p: decision(p, 1, changes=()), RENAMED),
@@ -174,3 +212,38 @@ def test_an_end_of_a_profile_that_is_gone_stays_a_removal() -> None:
     made = plan(inputs)
     assert made.decisions[0].action_class is ActionClass.REMOVE
     assert check(made, inputs) == ()
+
+
+def test_what_a_new_footprint_frees_is_nobodys_to_give_up() -> None:
+    """Files that say less of who stands there make room for a newcomer at once, in a change set of its own."""
+    large = Fleet(hosts=(host("h0"),), profiles=(profile("c", gib=20),))
+    start = large.applied(large.plan())
+    smaller = start.but(profiles=(profile("c", gib=10), profile("d", gib=10)))
+    made = smaller.plan()
+    assert [(d.kind, d.replica) for d in made.decisions] == [(DecisionKind.PLACE, ReplicaId("d/1"))]
+
+
+def test_who_leaves_counts_no_more_than_its_footprint_of_today() -> None:
+    """One of the small ones goes and another profile comes: they need nothing of each other."""
+    large = Fleet(hosts=(host("h0"),), profiles=(profile("c", gib=8), profile("e", gib=12)))
+    start = large.applied(large.plan())
+    made = start.but(profiles=(profile("c", 0, gib=8), profile("e", gib=4), profile("d", gib=8))).plan()
+    assert len({d.change_set for d in made.decisions}) == 2
+
+
+def test_what_runs_already_where_it_is_placed_needs_no_room() -> None:
+    """It runs there and no plan knew it: that its host is too full is reported, and is no change set's fault."""
+    both = Fleet(hosts=(host("h0"),), profiles=(profile("c", gib=12), profile("d", gib=10)))
+    full = both.applied(both.plan())
+    assert full.parent is not None
+    known = tuple(a for a in full.parent.placement if a.profile == "c")
+    commands = {a.launch for a in known}
+    parent = replace(
+        full.parent,
+        placement=known,
+        launches=tuple(n for n in full.parent.launches if digest_of(n) in commands),
+        terms=tuple(t for t in full.parent.terms if t.profile == "c"),
+    )
+    grown = full.but(parent=parent, profiles=(profile("c", gib=12), profile("d", gib=14)))
+    made = grown.plan()
+    assert [(d.kind, d.replica) for d in made.decisions] == [(DecisionKind.PLACE, ReplicaId("d/1"))]
