@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gridops.base import limits
+from gridops.base.codes.refusals import EVIDENCE_DOUBTFUL
 from gridops.base.errors import BadSetup, Busy, Failed, Refusal
 from gridops.model.fleet import DeviceKind
 from gridops.model.measured import revision, settings
@@ -18,6 +20,7 @@ from gridops.model.profile import ArtifactFile, EngineArg
 from gridops.protocol.qualification import Found, Step, open_qualification
 from gridops.trust.envelope import seal
 from gridops_agent import evidence, qualify_setup
+from gridops_agent.alarms import Alarms
 from gridops_agent.qualify_setup import Made, Wish, qualify
 from tests.agent.site import Site, command, receipt
 from tests.builders.tiny_gguf import write_tiny_gguf
@@ -198,3 +201,33 @@ async def test_evidence_that_was_touched_or_is_anothers_is_not_used(site: Site, 
     assert len(bad) == 3
     with pytest.raises(Refusal):
         open_qualification(seal("heartbeat", b"{}", site.signer), key)
+
+
+async def test_the_newest_evidence_of_a_configuration_is_reported_and_of_too_many_the_newest(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = await run(site)
+    folder, key = site.config.qualified, site.signer.public
+    said, _ = open_qualification(made.file.read_bytes(), key)
+    for back_ms in (3, 1, 2):
+        evidence.keep(folder, replace(said, at_ms=said.at_ms - back_ms), site.signer)
+    assert [m.at_ms for m in evidence.measured(folder, key)[0]] == [said.at_ms]
+    for n in range(1, 4):
+        launch = replace(said.launch, context=said.launch.context + n)
+        evidence.keep(folder, replace(said, at_ms=said.at_ms - n, launch=launch), site.signer)
+    assert len(evidence.measured(folder, key)[0]) == 4
+    monkeypatch.setattr(limits, "MEASURED_PER_HOST", 2)
+    found, _ = evidence.measured(folder, key)
+    assert {m.at_ms for m in found} == {said.at_ms, said.at_ms - 1}
+    assert [m.evidence for m in found] == sorted(m.evidence for m in found)
+
+
+async def test_evidence_that_is_not_believed_is_an_alarm_beside_what_is(site: Site) -> None:
+    made, _ = await run(site)
+    (site.config.qualified / "torn.json").write_bytes(made.file.read_bytes()[:-20])
+    alarms = Alarms(lambda: 0.0)
+    (found,) = evidence.reported(site.config.qualified, site.signer.public, alarms)
+    assert found.evidence == made.evidence
+    (said,) = alarms.now()
+    assert said.startswith(EVIDENCE_DOUBTFUL.code)
+    assert "torn.json is not used" in said

@@ -18,6 +18,7 @@ from gridops.footprint.need import identity
 from gridops.model.action import Action, Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.advice import Prefetched
 from gridops.model.fleet import DeviceKind, Runtime
+from gridops.model.measured import Measured
 from gridops.model.snapshot import DeviceReport, HostState, Residency, ResidencyState
 from gridops.protocol import fence as fences
 from gridops.protocol import fresh
@@ -61,6 +62,9 @@ class Room:
     guesses: list[Prefetched] = field(default_factory=list)
     """What came on a guess and was not used."""
     abilities: tuple[str, ...] | None = ("evict",)
+    backend: str = "cpu"
+    measured: tuple[Measured, ...] | None = None
+    """What its qualifications came to."""
 
     def bump(self) -> None:
         self.generation += 1
@@ -164,7 +168,7 @@ class ScriptedAgent:
             generation=self.room.generation,
             devices=self.room.devices,
             residencies=tuple(sorted(self.room.residencies.values(), key=lambda r: (r.profile, r.replica or ""))),
-            runtimes=(Runtime(engine=EngineName("llama.cpp"), backend="cpu"),),
+            runtimes=(Runtime(engine=EngineName("llama.cpp"), backend=self.room.backend),),
             cached=tuple(sorted(self.room.cached)),
             disk_free_bytes=100 * GIB,
             endpoint=f"https://{self.host}.example:8443",
@@ -172,6 +176,7 @@ class ScriptedAgent:
             goodbye=self.goodbye,
             prefetched=tuple(self.room.guesses) or None,
             abilities=self.room.abilities,
+            measured=self.room.measured,
         )
 
     def replicas(self) -> dict[str, str]:

@@ -141,6 +141,16 @@ def test_the_nearest_measurement_holds_and_devices_that_differ_settle_nothing() 
     assert (found.device_bytes, found.source) == (11 * GIB, FootprintSource.MEASURED)
     assert measured_need(config(), "cuda", (here, (DeviceKind.GPU, "NVIDIA L4")), (near,)) is None
     assert measured_need(config(), "cuda", (), (near,)) is None
+    for other in ((DeviceKind.GPU, "NVIDIA L4"), (DeviceKind.GPU, None), (DeviceKind.CPU, CARD)):
+        assert measured_need(config(), "cuda", (other,), (near,)) is None
+
+
+def test_what_a_host_measured_on_a_card_that_it_has_no_more_says_nothing_of_the_one_that_it_has() -> None:
+    (a,) = world(of(config(), 11, device="NVIDIA L4")).plan().placement
+    assert a.device_bytes == 20 * GIB
+    both = world(of(config(), 11, device="NVIDIA L4"), of(config(), 12))
+    (a,) = both.plan().placement
+    assert a.device_bytes == 12 * GIB
 
 
 def test_an_engine_that_takes_a_share_is_not_measured_by_what_it_took() -> None:
