@@ -106,6 +106,13 @@ def test_an_old_driver_is_asked_the_old_way(tmp_path: Path, driver: Driver) -> N
     assert (card["pids"], card["throttle"], card["why"]) == ({"1": 2, "3": 4}, ["hardware slowdown"], [])
 
 
+def test_an_instance_is_as_hot_as_its_card_which_alone_is_asked(driver: Driver) -> None:
+    seen = look(
+        driver, gpu("GPU-a", mig=1, slots=7, temp=77), "mig gpu=0 at=0 uuid=M name=A total=4096 used=1 err.temp=3"
+    )
+    assert [(c["temp"], c["why"]) for c in seen["cards"].values()] == [(77, [])]
+
+
 def test_a_card_that_is_cut_is_reported_as_its_instances_and_not_itself(driver: Driver) -> None:
     seen = look(
         driver,

@@ -233,6 +233,27 @@ def test_an_unknown_sensor_throttles_where_the_class_says_so(sensor: Sensor, rea
     assert set(careless.over(60, **{reading: None})) == {ACCEPTING}
 
 
+def test_a_card_that_does_not_tell_is_unknown_however_cool_the_others_are() -> None:
+    host = Lookout()
+    host.over(5)
+    assert host.until(THROTTLED, gpu_heat_untold=("gpu1",)) == 5
+    assert host.verdict.reasons == ("sensor_unknown: gpu_temperature of gpu1 cannot be read",)
+    assert host.until(ACCEPTING) == 60
+
+
+def test_a_card_that_was_too_hot_and_tells_nothing_more_has_not_cooled_because_others_are_cool() -> None:
+    careless = Lookout(replace(LAPTOP, unknown_sensor="ignore"))
+    careless.until(PAUSED, gpu_temperature_c=95)
+    assert set(careless.over(600, gpu_temperature_c=40, gpu_heat_untold=("gpu1",), gpu_heat_ceased=True)) == {PAUSED}
+    # A card that never told anything was not the one.
+    careless.until(ACCEPTING, gpu_temperature_c=40, gpu_heat_untold=("gpu2",))
+
+
+def test_a_card_that_is_too_hot_counts_though_another_does_not_tell() -> None:
+    careless = Lookout(replace(LAPTOP, unknown_sensor="ignore"))
+    careless.until(PAUSED, gpu_temperature_c=95, gpu_heat_untold=("gpu1",), gpu_heat_ceased=True)
+
+
 @pytest.mark.parametrize(("sensor", "reading"), READINGS.items())
 def test_a_sensor_that_the_machine_does_not_have_is_not_unknown(sensor: Sensor, reading: str) -> None:
     assert set(Lookout().over(60, **{reading: None, "absent": frozenset({sensor})})) == {ACCEPTING}

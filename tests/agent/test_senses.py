@@ -24,7 +24,7 @@ from gridops_agent.sensors.bounded import Bounded
 from gridops_agent.sensors.cards import Card, Cards, Condition
 from gridops_agent.sensors.host import Battery
 from gridops_agent.sensors.said import Said
-from gridops_agent.sensors.senses import CardSense, HostSense, Readings, faults, sample, together
+from gridops_agent.sensors.senses import FRESH_S, CardSense, HostSense, Readings, faults, sample, together
 
 GIB = 1 << 30
 
@@ -277,6 +277,29 @@ def test_the_hottest_and_the_fullest_card_count() -> None:
     assert (seen.gpu_temperature_c, seen.gpu_memory_ppm, seen.thermal_throttling, seen.gpus) == (84, 750_000, True, 2)
     assert (seen.on_battery, seen.battery_ppm, seen.charging) == (True, 300_000, False)
     assert sample(1, Cards(cards=(card(throttle=None),)), readings()).thermal_throttling is None
+
+
+def test_a_card_that_tells_no_temperature_is_not_hidden_by_the_others() -> None:
+    mute, silent = card(id="gpu1", temperature_c=None), card(id="gpu2", condition=Condition.SILENT)
+    seen = sample(1, Cards(cards=(card(), mute, silent)), readings())
+    assert (seen.gpu_temperature_c, seen.gpu_heat_untold) == (61, ("gpu1", "gpu2"))
+    assert Sensor.GPU_TEMPERATURE not in seen.absent
+    assert sample(1, Cards(cards=(card(), card(id="gpu1"))), readings()).gpu_heat_untold == ()
+    assert not seen.gpu_heat_ceased
+    assert sample(1, Cards(cards=(card(), mute)), readings(), frozenset({"gpu1"})).gpu_heat_ceased
+    lost = card(id="gpu1", temperature_c=None, condition=Condition.LOST)
+    assert sample(1, Cards(cards=(card(), lost)), readings()).gpu_heat_untold == (), "its fault is told"
+
+
+def test_a_card_that_told_its_temperature_and_ceases_is_remembered(tmp_path: Path) -> None:
+    now = [Cards(cards=(card(), card(id="gpu1", temperature_c=90), card(id="gpu2", temperature_c=None)))]
+    senses = HostSense(here(), CardSense((Bounded("nvml", lambda: now[0], 2),)), tmp_path, lambda: ())
+    seen = senses.read()
+    assert (seen.gpu_temperature_c, seen.gpu_heat_untold, seen.gpu_heat_ceased) == (90, ("gpu2",), False)
+    now[0] = Cards(cards=(card(), card(id="gpu1", temperature_c=None), card(id="gpu2", temperature_c=None)))
+    time.sleep(FRESH_S + 0.05)
+    seen = senses.read()
+    assert (seen.gpu_temperature_c, seen.gpu_heat_untold, seen.gpu_heat_ceased) == (61, ("gpu1", "gpu2"), True)
 
 
 def test_cards_in_trouble_are_told_apart() -> None:

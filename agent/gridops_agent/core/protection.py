@@ -51,7 +51,11 @@ class Sample:
     temperature_c: int | None = None
     """The hottest sensor of CPU and board."""
     gpu_temperature_c: int | None = None
-    """The hottest card."""
+    """The hottest card of those that tell."""
+    gpu_heat_untold: tuple[str, ...] = ()
+    """Cards that are here and do not tell how hot they are: the hottest one may be hotter than is known."""
+    gpu_heat_ceased: bool = False
+    """One of them told before, so it may be the one that was too hot; who never told was not."""
     thermal_throttling: bool | None = None
     """Firmware or driver slows CPU or a card down because of heat."""
     ram_ppm: int | None = None

@@ -74,9 +74,12 @@ class _Made:
         yield from self._activity()
         yield from self._battery()
         yield from self._heat(Sensor.TEMPERATURE, codes.TOO_HOT, self.sample.temperature_c, self.rules.thermal)
-        yield from self._heat(
+        for made in self._heat(
             Sensor.GPU_TEMPERATURE, codes.GPU_TOO_HOT, self.sample.gpu_temperature_c, self.rules.gpu_thermal
-        )
+        ):
+            # A card that is too hot is, whoever else is silent; that the others are cool does not make a silent one so.
+            ceased = self.sample.gpu_heat_ceased and not made.bad
+            yield replace(made, well=False, blind=True) if ceased else made
         yield from self._yes_or_no(
             Sensor.THERMAL_THROTTLING, codes.SLOWED_BY_HEAT, self.sample.thermal_throttling, Level.THROTTLE
         )
@@ -95,10 +98,14 @@ class _Made:
         """One signal for all sensors that cannot be read; None where the class does not mind."""
         if self.rules.unknown_sensor != "throttle":
             return None
-        names = [sensor.value for sensor in Sensor if self._counts(sensor) and not self._known(sensor)]
+        names = [self._named(sensor) for sensor in Sensor if self._counts(sensor) and not self._known(sensor)]
         text = f"{', '.join(names)} cannot be read"
         base = self._signal("unknown", Level.THROTTLE, codes.SENSOR_UNKNOWN, text, (bool(names), not names))
         return replace(base, share_ppm=max(self.rules.unknown_ppm, self.rules.throttled_ppm), unknown=True)
+
+    def _named(self, sensor: Sensor) -> str:
+        untold = self.sample.gpu_heat_untold if sensor is Sensor.GPU_TEMPERATURE else ()
+        return f"{sensor.value} of {' and '.join(untold)}" if untold else sensor.value
 
     def _counts(self, sensor: Sensor) -> bool:
         return sensor not in self.rules.ignore and sensor not in self.sample.absent
@@ -112,7 +119,7 @@ class _Made:
             Sensor.DISK: s.disk_free_bytes is not None,
             Sensor.GPU_HEALTH: s.gpu_faults is not None,
             Sensor.GPU_MEMORY: s.gpu_memory_ppm is not None,
-            Sensor.GPU_TEMPERATURE: s.gpu_temperature_c is not None,
+            Sensor.GPU_TEMPERATURE: s.gpu_temperature_c is not None and not s.gpu_heat_untold,
             Sensor.LOAD: s.load_ppm is not None,
             Sensor.MEMORY: s.ram_ppm is not None,
             Sensor.NETWORK: s.network_up is not None,

@@ -158,14 +158,15 @@ class _Look:
         for number in range(int(self.ask(f"{name} instances", self._nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)):
             part, _ = self._answer(self._nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
             if part is not None:
-                yield self._device(part, DeviceId(f"{name}.{number}"), name)
+                yield self._device(part, DeviceId(f"{name}.{number}"), name, handle)
 
     def _is_cut(self, handle: Any) -> bool:
         """Whether the card is in MIG mode now; one that has no such mode is not."""
         modes, _ = self._answer(self._nvml.nvmlDeviceGetMigMode, handle)
         return modes is not None and bool(modes[0] == self._nvml.NVML_DEVICE_MIG_ENABLE)
 
-    def _device(self, handle: Any, name: DeviceId, parent: DeviceId | None) -> Card:
+    def _device(self, handle: Any, name: DeviceId, parent: DeviceId | None, whole: Any = None) -> Card:
+        """A card, or an instance of `whole`: only the whole card is asked how hot it is."""
         nvml, look = self._nvml, _Look(self._nvml)
         memory, code = self._answer(nvml.nvmlDeviceGetMemoryInfo, handle)
         if memory is None:
@@ -179,7 +180,9 @@ class _Look:
             total_bytes=int(memory.total),
             used_bytes=int(memory.used),
             by_pid=look.processes(handle),
-            temperature_c=look.ask("temperature", nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            temperature_c=look.ask(
+                "temperature", nvml.nvmlDeviceGetTemperature, whole or handle, nvml.NVML_TEMPERATURE_GPU
+            ),
             power_mw=look.ask("power", nvml.nvmlDeviceGetPowerUsage, handle),
             power_limit_mw=look.ask("power limit", nvml.nvmlDeviceGetEnforcedPowerLimit, handle),
             busy_ppm=int(busy.gpu) * 10_000 if busy is not None else None,

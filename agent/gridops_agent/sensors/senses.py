@@ -106,6 +106,8 @@ class HostSense:
         self._throttling = self._table.throttling(self._ask)
         self._idle: tuple[float, Said[int]] | None = None
         self._host = Bounded("the machine's own sensors", self._look, HOST_PATIENCE_S)
+        self._told: frozenset[str] = frozenset()
+        """Cards that have told how hot they are since the agent started."""
         self.why: tuple[str, ...] = ()
         """What the newest sample could not read, and why."""
 
@@ -114,7 +116,8 @@ class HostSense:
         cards = self._cards.look()
         readings, why = self._host.ask()
         self.why = tuple(w for w in (why, *_whys(readings)) if w)[: limits.SENSOR_REASONS]
-        return sample(_boottime_ms(), cards, readings)
+        self._told |= {card.id for card in cards.cards if card.temperature_c is not None}
+        return sample(_boottime_ms(), cards, readings, self._told)
 
     def _look(self) -> Readings:
         return Readings(
@@ -150,8 +153,9 @@ class HostSense:
 _NOTHING = Readings(Said(), Said(), Said(), Said(), Said(), Said(), Said(), Said(), Said())
 
 
-def sample(mono_ms: int, cards: Cards, seen: Readings | None) -> Sample:
-    """Readings as protection takes them. Nothing from the machine itself is nothing known."""
+def sample(mono_ms: int, cards: Cards, seen: Readings | None, told: frozenset[str] = frozenset()) -> Sample:
+    """Readings as protection takes them. Nothing from the machine itself is nothing known. `told`: cards that have
+    told their temperature before."""
     known = seen if seen is not None else _NOTHING
     power = known.battery.value
     wells = [card for card in cards.cards if card.condition is Condition.WELL]
@@ -169,6 +173,8 @@ def sample(mono_ms: int, cards: Cards, seen: Readings | None) -> Sample:
         battery_ppm=power.charge_ppm if power is not None else None,
         temperature_c=known.temperature.value,
         gpu_temperature_c=max(hot, default=None),
+        gpu_heat_untold=_heat_untold(cards),
+        gpu_heat_ceased=not told.isdisjoint(_heat_untold(cards)),
         thermal_throttling=_throttled(known.throttling, wells),
         ram_ppm=known.ram_ppm.value,
         gpu_memory_ppm=max(full, default=None),
@@ -194,6 +200,15 @@ def faults(cards: Cards) -> tuple[GpuFault, ...] | None:
             found.append(GpuFault(GpuTrouble.ECC, card.id))
     unknown = not cards.known or any(card.condition is Condition.SILENT for card in cards.cards)
     return None if unknown and not found else tuple(found)
+
+
+def _heat_untold(cards: Cards) -> tuple[str, ...]:
+    """Cards that are here and tell no temperature; of one that is lost its fault is told."""
+    return tuple(
+        card.id
+        for card in cards.cards
+        if card.condition is not Condition.LOST and (card.condition is Condition.SILENT or card.temperature_c is None)
+    )
 
 
 def _throttled(cpu: Said[bool], wells: list[Card]) -> bool | None:
