@@ -41,6 +41,17 @@ class Proof(Enum):
     """Something lives that cannot be proved to be what we started, or nobody can be asked whether it lives."""
 
 
+async def lasting(look: Callable[[], Awaitable[Proof]], looks: int, pause_s: float) -> Proof:
+    """What `look` says, and a doubt only if it lasts over so many further looks."""
+    proof = await look()
+    for _ in range(looks):
+        if proof is not Proof.NOT_OURS:
+            break
+        await asyncio.sleep(pause_s)
+        proof = await look()
+    return proof
+
+
 @dataclass(frozen=True, slots=True)
 class Spawn:
     """One engine to start for one body."""

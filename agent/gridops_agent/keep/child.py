@@ -22,7 +22,7 @@ from gridops.model.fleet import Runtime
 from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Start
-from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, record
+from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, lasting, record
 from gridops_agent.keep.family import family, listener
 from gridops_agent.platform.base import Platform, Process
 from gridops_agent.platform.groups import Groups
@@ -32,7 +32,7 @@ COOKIE = "GRIDOPS_BODY"
 """Names the command that started the process. A digest, not a secret."""
 HOME = "GRIDOPS_STATE"
 """Names the state folder of the agent that started it, so that two agents on one machine never mix theirs."""
-DOUBT_LOOKS = 40
+DOUBT_LOOKS, DOUBT_S = 40, 0.05
 
 
 class ChildKeeper:
@@ -127,12 +127,7 @@ class ChildKeeper:
 
     async def judge(self, body: Digest, handle: Handle) -> Proof:
         """`prove`, and a doubt only if it lasts: a process shows no environment while it begins and while it ends."""
-        for _ in range(DOUBT_LOOKS):
-            proof = self.look(body, handle)
-            if proof is not Proof.NOT_OURS:
-                return proof
-            await asyncio.sleep(0.05)
-        return self.look(body, handle)
+        return await lasting(lambda: self.prove(body, handle), DOUBT_LOOKS, DOUBT_S)
 
     def answers(self, body: Digest, handle: Handle) -> bool:
         """Whether its port is its own. Where the system does not say who listens, nobody is accused."""

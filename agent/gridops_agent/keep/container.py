@@ -26,7 +26,7 @@ from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Start
 from gridops_agent.keep import container_spec as spec
-from gridops_agent.keep.base import STOP_STEPS, Place, PortLost, Proof, Publish, Spawn, Steps, Stopped, record
+from gridops_agent.keep.base import STOP_STEPS, Place, PortLost, Proof, Publish, Spawn, Steps, Stopped, lasting, record
 from gridops_agent.keep.container_api import Containers, Silent
 from gridops_agent.keep.ways import Image
 
@@ -170,13 +170,7 @@ class ContainerKeeper:
 
     async def judge(self, body: Digest, handle: Handle) -> Proof:
         """`prove`, and a doubt only if it lasts: a runtime that is being restarted is back within seconds."""
-        proof = await self.prove(body, handle)
-        for _ in range(DOUBT_LOOKS):
-            if proof is not Proof.NOT_OURS:
-                break
-            await asyncio.sleep(DOUBT_S)
-            proof = await self.prove(body, handle)
-        return proof
+        return await lasting(lambda: self.prove(body, handle), DOUBT_LOOKS, DOUBT_S)
 
     def _remember_end(self, body: Digest, name: str, seen: Mapping[str, Any] | None) -> None:
         """How it ended, and the end of its log where those of child processes lie."""

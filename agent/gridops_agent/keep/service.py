@@ -22,7 +22,7 @@ from gridops.model.fleet import Runtime
 from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Door, Service, Start
-from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, record
+from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, lasting, record
 from gridops_agent.keep.family import family, listener
 from gridops_agent.platform.base import Platform
 
@@ -149,13 +149,7 @@ class ServiceKeeper:
 
     async def judge(self, body: Digest, handle: Handle) -> Proof:
         """`prove`, and a doubt only if it lasts."""
-        proof = await self.prove(body, handle)
-        for _ in range(DOUBT_LOOKS):
-            if proof is not Proof.NOT_OURS:
-                break
-            await asyncio.sleep(DOUBT_S)
-            proof = await self.prove(body, handle)
-        return proof
+        return await lasting(lambda: self.prove(body, handle), DOUBT_LOOKS, DOUBT_S)
 
     def _service(self, handle: Handle) -> Service | None:
         return self._services.get(EngineName(handle.name or ""))

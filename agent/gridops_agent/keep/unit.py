@@ -21,7 +21,7 @@ from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Start
 from gridops_agent.keep import systemctl
-from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, record
+from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, lasting, record
 from gridops_agent.keep.family import family
 from gridops_agent.keep.systemctl import Seen
 from gridops_agent.keep.unit_files import COOKIE, DropIns, rivals
@@ -176,13 +176,7 @@ class UnitKeeper:
 
     async def judge(self, body: Digest, handle: Handle) -> Proof:
         """`prove`, and a doubt only if it lasts: a process shows no environment while it begins."""
-        proof = await self.prove(body, handle)
-        for _ in range(DOUBT_LOOKS):
-            if proof is not Proof.NOT_OURS:
-                break
-            await asyncio.sleep(DOUBT_S)
-            proof = await self.prove(body, handle)
-        return proof
+        return await lasting(lambda: self.prove(body, handle), DOUBT_LOOKS, DOUBT_S)
 
     async def recover(self, body: Digest, port: int, key_file: Path) -> Handle | None:
         """The unit that was started for a body and whose start was never recorded."""
