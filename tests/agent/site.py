@@ -339,8 +339,12 @@ async def receipt(agent: Agent, body: Digest) -> Receipt:
 
 
 async def done(agent: Agent, site: Site, action: Action, **body: object) -> Receipt:
-    """Issue a command and wait for its receipt."""
-    return await receipt(agent, await command(agent, site, action, **body))
+    """Issue a command and wait for its receipt, and until nobody works on its residency any more."""
+    issued = await command(agent, site, action, **body)
+    made = await receipt(agent, issued)
+    residency = getattr(action, "incarnation", issued)
+    await until(lambda: residency not in agent.effects.handled, "the hands to be free")
+    return made
 
 
 PATIENCE_S = 90

@@ -329,6 +329,10 @@ class Desk:
         given = fields.pop("approvals", (approval,))
         return self.ask("apply", plan=PlanId(wanted.id), approvals=given, **fields)
 
+    def events(self, kind: str) -> list[str]:
+        """What was told of one kind since this process began."""
+        return [e.text for e in self.controller.events.after(0) if e.kind == kind]
+
     def executed(self) -> list[tuple[str, str, str]]:
         return [(a.host, k, r) for a in self.fleet.agents.values() for k, r in a.executed]
 

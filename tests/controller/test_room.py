@@ -51,3 +51,28 @@ def test_what_an_apply_found_out_of_date_is_proposed_as_it_is_now(desk: Desk) ->
     desk.pass_()
     assert [d.replica for d in desk.proposal().to_do] == ["coder/1", "coder/2"]
     assert desk.apply()["applied"]
+
+
+def test_a_proposal_whose_room_others_took_is_withdrawn_with_that_reason_and_comes_back_with_the_room(
+    desk: Desk,
+) -> None:
+    desk.settle(2)
+    assert [d.replica for d in desk.proposal().to_do] == ["coder/1"]
+    others_use(desk, FULL)
+    desk.settle(2)
+    assert desk.state.scope(DEFAULT).proposal is None
+    (closed,) = desk.events("proposal_closed")
+    assert "others took the memory that it counted on: " in closed
+    assert desk.book().again == {}, "room that comes and goes with others is no sign of a quarrel among our own"
+    others_use(desk, 0)
+    desk.settle(ROOM_STEP_MS // 1_000 + 12)
+    assert [d.replica for d in desk.proposal().to_do] == ["coder/1"]
+
+
+def test_readings_that_leave_a_proposal_its_room_are_no_reason_to_plan(desk: Desk) -> None:
+    desk.settle(2)
+    plans = desk.controller.soft.scope(DEFAULT).plans
+    for size in (1 << 20, 1 << 28, 0):
+        others_use(desk, size)
+        desk.settle(3)
+    assert desk.controller.soft.scope(DEFAULT).plans == plans

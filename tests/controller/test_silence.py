@@ -10,10 +10,6 @@ from tests.controller.test_given_up import gives_up, serving
 STALE_MS = 15_000
 
 
-def events(desk: Desk, kind: str) -> list[str]:
-    return [e.text for e in desk.controller.events.after(0) if e.kind == kind]
-
-
 def passes(desk: Desk, ms: int, step_ms: int = 1_000) -> None:
     """Time goes by and nobody speaks."""
     for _ in range(ms // step_ms):
@@ -35,7 +31,7 @@ def test_a_restart_loses_no_review_while_agents_may_still_try(desk: Desk) -> Non
     desk.settle(2)
     assert desk.proposal() == waits
     assert held(desk) == ""
-    assert len(events(desk, "proposed")) == 1, "one question, asked once"
+    assert len(desk.events("proposed")) == 1, "one question, asked once"
     desk.apply(waits)
     desk.settle()
     assert desk.ready() == ["coder/1"]
@@ -46,7 +42,7 @@ def test_hosts_that_stay_away_end_the_proposal_and_it_is_not_called_done(desk: D
     desk.restart()
     passes(desk, FORGOTTEN_MS + 6_000)
     assert desk.book().proposal is None
-    (closed,) = events(desk, "proposal_closed")
+    (closed,) = desk.events("proposal_closed")
     assert "its hosts are silent: " in closed
     assert desk.book().again == {}, "a silence is no sign that something comes and goes by itself"
 

@@ -16,6 +16,7 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.apply import lock_of
 from gridops.controller.core.attempts import failing, under_way
 from gridops.controller.core.budgeting import circumstances
+from gridops.controller.core.crowding import crowded
 from gridops.controller.core.fold_plans import UNNEEDED
 from gridops.controller.core.given_up import given_up
 from gridops.controller.core.lessons import learned
@@ -75,6 +76,7 @@ def fingerprint(
         written_off=_written_off(state),
         given_up=tuple((g.replica, g.was.old) for g in down),
         failing=failing(rights),
+        crowded=crowded(book.proposal.plan, soft, roster) if book.proposal is not None else (),
         applying=lock_of(book, now_ms) is not None,
         waiting=now_ms // step_ms if step_ms else 0,
     )
@@ -198,8 +200,11 @@ def _closed(book: ScopeBook, rights: Rights, why: str) -> tuple[r.Row, ...]:
 
 
 def _why_nothing(rights: Rights, soft: Soft, roster: Roster) -> str:
-    """A proposal on a host that is lost is no longer possible, which is another thing than done."""
+    """A proposal on a host that is lost or full by now is no longer possible, which is another thing than done."""
     waits = rights.book.proposal
+    full = crowded(waits.plan, soft, roster) if waits else ()
+    if full:
+        return f"others took the memory that it counted on: {', '.join(full)}"
     hosts = {s.host for d in waits.plan.to_do for s in (d.source, d.target) if s is not None} if waits else set()
     lost = sorted(host for host in hosts if not fresh(soft, roster, host, rights.now_ms))
     return f"its hosts are silent: {', '.join(lost)}" if lost else UNNEEDED
@@ -256,6 +261,7 @@ def cause_of(before: Fingerprint | None, after: Fingerprint) -> str:
         ("target", before.parent != after.parent),
         ("hosts", (before.hosts, before.written_off) != (after.hosts, after.written_off)),
         ("failed", (before.given_up, before.failing) != (after.given_up, after.failing)),
+        ("room", before.crowded != after.crowded),
         ("apply ended", before.applying and not after.applying),
     ):
         if changed:

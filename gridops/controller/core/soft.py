@@ -55,6 +55,8 @@ class Fingerprint:
     """Replicas that nobody starts again by themselves, and what became of each."""
     failing: tuple[tuple[tuple[str, ...], ...], tuple[ReplicaId, ...]]
     """What has failed where so often that another host is worth a try, and who is being tried on such a host."""
+    crowded: tuple[HostId, ...]
+    """Where the proposal that waits for people has lost its room to others."""
     applying: bool
     """People's apply is under way: automatic mode waits for it, so its end is a trigger."""
     waiting: int
