@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from threading import Event as Flag
 from typing import Any
 
 from gridops.base.codes import refusals as codes
@@ -21,7 +20,6 @@ from gridops.model.action import Drain, Evict, Load, Unload, Warm
 from gridops.model.fleet import Runtime
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
-from gridops_agent.artifacts import TakenBack
 from gridops_agent.core import guesses, keepalive, yielding
 from gridops_agent.core.events import (
     Act,
@@ -49,7 +47,7 @@ from gridops_agent.keep.base import FORCE_STEPS, STOP_STEPS, Proof
 from gridops_agent.lanes import Lanes
 from gridops_agent.ledger import Unwritable
 from gridops_agent.memory import Memory
-from gridops_agent.obtaining import obtain
+from gridops_agent.obtaining import Transfers
 from gridops_agent.starts import Starts, Tools
 from gridops_agent.supervise import tail, trim_log
 
@@ -78,9 +76,7 @@ class Effects:
         self._gives_back = GivesBack(memory, tools, Says(self.tell, self.tell_once, self.in_flight, listeners.warn))
         self._lanes = Lanes()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._transfers: dict[Digest, Flag] = {}
-        self._voided: set[Digest] = set()
-        """Transfers that the controller took back; all others that end so were taken back by this host."""
+        self._transfers = Transfers(tools.artifacts, tools.services, tools.http)
         self.handled: set[Digest] = set()
         """Residencies whose process is being started or stopped right now: the watch leaves them alone."""
 
@@ -120,9 +116,7 @@ class Effects:
                 case AwaitListed(body=body):
                     self._spawn(self._again(body, self._starts.go_on))
                 case CancelTransfer(body=body):
-                    if body in self._transfers:
-                        self._voided.add(body)
-                        self._transfers[body].set()
+                    self._transfers.void(body)
                 case Warn(code=code, text=text):
                     self._listeners.warn(code, text)
                 case BeatSoon():
@@ -148,15 +142,13 @@ class Effects:
 
     def take_back(self) -> None:
         """The host takes no work: whatever is being brought or started is taken back. Told with every look."""
-        for flag in self._transfers.values():
-            flag.set()
+        self._transfers.take_back()
         self._starts.take_back()
 
     async def leave(self) -> None:
         """Stop working and leave every engine as it is. Open commands are judged when the agent is back."""
         self._tools.artifacts.leave()
-        for flag in self._transfers.values():
-            flag.set()
+        self._transfers.take_back()
         self._starts.leave()
         for task in tuple(self._tasks):
             task.cancel()
@@ -196,7 +188,7 @@ class Effects:
     async def _act(self, body: Digest, command: Command) -> None:
         match command.body.action:
             case Load() as load:
-                await self._load(body, load)
+                await self.tell(await self._transfers.carry_out(body, load))
             case Evict() as evict:
                 await self._evict(body, evict)
             case Warm():
@@ -233,24 +225,6 @@ class Effects:
             await self.tell(StartFailed(body, codes.AGENT_FAULT.code, f"{type(error).__name__}: {error}"[:300]))
         finally:
             self.handled.discard(body)
-
-    async def _load(self, body: Digest, load: Load) -> None:
-        flag = self._transfers[body] = Flag()
-        try:
-            fetched = await obtain(self._tools.artifacts, self._tools.services, self._tools.http, load, flag)
-        except TakenBack:
-            words = "taken back: this host takes no work"
-            ended = Ended(body, Outcome.FAILED, codes.HOST_STATE.code, words)
-            if body in self._voided:
-                ended = Ended(body, Outcome.VOIDED)
-        except Refusal as refusal:
-            ended = Ended(body, Outcome.FAILED, refusal.code, _words(refusal))
-        else:
-            ended = Ended(body, Outcome.SUCCEEDED, fetched_bytes=fetched)
-        finally:
-            del self._transfers[body]
-            self._voided.discard(body)
-        await self.tell(ended)
 
     async def _evict(self, body: Digest, evict: Evict) -> None:
         name = guesses.named(self._memory.host, evict.files)
@@ -394,7 +368,3 @@ class Effects:
                         f"{held.replica} is dead ({why}), and {error.message}", hints=error.hints
                     ) from error
                 keepers.forget(held.handle)
-
-
-def _words(refusal: Refusal) -> str:
-    return "; ".join((refusal.message, *refusal.evidence, *refusal.hints))

@@ -196,13 +196,15 @@ def test_a_full_disk_is_no_space_before_and_while_copying(
     assert shelf.locate(wanted).read_bytes() == b"weights"
 
 
-def test_a_voided_load_stops_in_the_middle_and_leaves_nothing(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_load_that_is_taken_back_stops_in_the_middle_and_publishes_nothing(shelf: Shelf, tmp_path: Path) -> None:
     origin = tmp_path / "m.gguf"
     origin.write_bytes(b"weights")
     stop = Event()
     stop.set()
     with pytest.raises(TakenBack):
         shelf.here().obtain(artifact(file_of("m.gguf", b"weights"), source=f"file://{origin}"), stop)
+    assert all(path.name.startswith(".") for path in shelf.cache.iterdir())
+    shelf.here().drop(artifact(file_of("m.gguf", b"weights")))
     assert list(shelf.cache.iterdir()) == []
     shelf.put("m.gguf", b"weights")
     with pytest.raises(TakenBack):

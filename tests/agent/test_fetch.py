@@ -261,33 +261,25 @@ def test_an_address_in_an_error_shows_nothing_that_was_signed_into_it(desk: Desk
 # -- stopping, pace, progress -----------------------------------------------------------------------------------------
 
 
-def test_a_fetch_ends_at_once_when_it_is_taken_back_and_leaves_nothing(desk: Desk, origin: Origin) -> None:
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_fetch_ends_at_once_when_it_is_taken_back_and_goes_on_later_unless_it_was_dropped(
+    desk: Desk, origin: Origin, dropped: bool
+) -> None:
     desk.with_(stall_ms=60_000)
     origin.tricks = [Trick(stall_after=HALF)]
     stop = Event()
-    threading.Thread(target=lambda: (until(lambda: bool(desk.parts()), "bytes"), stop.set())).start()
+    came = lambda: [len(part) for part in desk.parts()][-1:] == [HALF]  # noqa: E731
+    threading.Thread(target=lambda: (until(came, "bytes"), stop.set())).start()
     began = time.monotonic()
     with pytest.raises(TakenBack):
         desk.fetch(wanted(origin), stop)
     assert time.monotonic() - began < 5
-    assert desk.left() == []
-
-
-def test_an_agent_that_leaves_keeps_what_has_arrived(desk: Desk, origin: Origin) -> None:
-    desk.with_(stall_ms=60_000)
-    origin.tricks = [Trick(stall_after=HALF)]
-    stop, shelf = Event(), desk.shelf()
-
-    def leave() -> None:
-        until(lambda: desk.parts() != [] and len(desk.parts()[-1]) == HALF, "bytes")
-        shelf.leave()
-        stop.set()
-
-    threading.Thread(target=leave).start()
-    with pytest.raises(TakenBack):
-        shelf.obtain(wanted(origin), stop)
+    assert [len(part) for part in desk.parts()][-1:] == [HALF]
+    if dropped:
+        desk.shelf().drop(wanted(origin))
+        assert desk.left() == []
     assert desk.fetch(wanted(origin)).read_bytes() == BODY
-    assert origin.ranges()[-1] == f"bytes={HALF}-"
+    assert origin.ranges()[-1] == ("" if dropped else f"bytes={HALF}-")
 
 
 def test_the_bandwidth_limit_holds(desk: Desk, origin: Origin) -> None:

@@ -195,6 +195,62 @@ def test_what_a_crash_left_half_deleted_is_gone_after_the_next_start(desk: Desk,
     for name in (f".{'a' * 64}.gone", f".{'b' * 64}.part", f".{'c' * 64}.part"):
         (desk.cache / name).mkdir()
         (desk.cache / name / "m").write_bytes(b"x")
-    os.utime(desk.cache / f".{'b' * 64}.part", (0, 0))
+    for path in (desk.cache / f".{'b' * 64}.part" / "m", desk.cache / f".{'b' * 64}.part"):
+        os.utime(path, (0, 0))
     desk.shelf().tidy()
     assert desk.left() == sorted([f".{'c' * 64}.part", name_of(kept)])
+
+
+def left_behind(desk: Desk, origin: Origin, of: Artifact, hours: int = 0) -> None:
+    """A fetch that broke off in its middle, and how long ago anything arrived of it."""
+    size = len(origin.files[f"/{of.files[0].path}"])
+    origin.tricks = [Trick(cut_after=size // 2), *(Trick(status=503) for _ in range(4))]
+    with pytest.raises(Refusal):
+        desk.fetch(of)
+    part = desk.cache / f".{name_of(of)}.part"
+    for path in (part / of.files[0].path, part):
+        os.utime(path, (time.time() - hours * 3_600,) * 2)
+
+
+def parts(desk: Desk, *of: Artifact) -> list[bool]:
+    return [(desk.cache / f".{name_of(one)}.part").exists() for one in of]
+
+
+def test_a_part_that_still_grows_is_young_however_old_its_folder_is(desk: Desk, origin: Origin) -> None:
+    slow = model(origin, "slow")
+    left_behind(desk, origin, slow)
+    os.utime(desk.cache / f".{name_of(slow)}.part", (0, 0))
+    desk.shelf().tidy()
+    assert parts(desk, slow) == [True]
+
+
+def test_an_agent_that_runs_for_years_keeps_no_part_for_ever(desk: Desk, origin: Origin) -> None:
+    old, young, new = (model(origin, name) for name in ("old", "young", "new"))
+    shelf = desk.shelf()
+    left_behind(desk, origin, old, hours=24 * 8)
+    left_behind(desk, origin, young, hours=24 * 6)
+    shelf.obtain(new, Event())
+    assert parts(desk, old, young) == [False, True]
+    assert [p.name for p in desk.cache.iterdir() if p.name.endswith(".etags")] == [f".{name_of(young)}.etags"]
+
+
+def test_what_is_left_of_a_fetch_makes_room_the_oldest_first_and_never_for_a_guess(
+    desk: Desk, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, young, waited, new = (model(origin, name) for name in ("old", "young", "waited", "new"))
+    for one, hours in ((old, 30), (young, 3), (waited, 90)):
+        left_behind(desk, origin, one, hours)
+    desk.claims = Claims(busy=frozenset({name_of(waited)}))
+    free(monkeypatch, MIB // 2)
+    no_space(desk, new, guess=True)
+    assert parts(desk, old, young, waited) == [True, True, True]
+    desk.fetch(new)
+    assert parts(desk, old, young, waited) == [False, True, True], "a load that waits goes on where it was"
+
+
+def test_a_limit_counts_what_is_left_of_fetches_too(desk: Desk, origin: Origin) -> None:
+    part, new = model(origin, "part"), model(origin, "new")
+    desk.with_(limit_bytes=MIB + MIB // 4)
+    left_behind(desk, origin, part)
+    desk.fetch(new)
+    assert (parts(desk, part), has(desk, new)) == ([False], True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,12 +17,14 @@ from gridops.base.record import digest_of
 from gridops.model.policy import ClassProtection, protection_default
 from gridops.model.snapshot import HostState, ResidencyState
 from gridops.protocol.messages import GrantMode, Outcome
-from gridops_agent.artifacts import TakenBack
 from gridops_agent.core.events import Heard
 from gridops_agent.core.report import Readings, inventory
 from gridops_agent.shell import Agent
+from tests.agent.origin import Trick, serving
+from tests.agent.shelf import QUICK as IMPATIENT
 from tests.agent.site import Site, command, done, hear, held_of, pid_of, receipt, until
 from tests.agent.test_front import asked, client, lasting
+from tests.agent.test_transfers import HALF, MODEL, arrived, far
 
 QUICK = replace(
     protection_default("opportunistic"),
@@ -248,27 +249,46 @@ async def test_a_throttled_host_lets_in_its_share_of_the_lanes(site: Site) -> No
 
 
 @pytest.mark.parametrize("voided", [False, True])
-async def test_a_transfer_under_way_is_taken_back_and_says_by_whom(
-    site: Site, monkeypatch: pytest.MonkeyPatch, voided: bool
+async def test_a_transfer_under_way_is_taken_back_and_what_came_of_it_is_kept_unless_nobody_wants_it(
+    site: Site, voided: bool
 ) -> None:
-    async with running(site) as agent:
-        await warm(agent, site)
-        began = threading.Event()
+    site.config = replace(site.config, artifacts=replace(IMPATIENT, stall_ms=60_000))
+    with serving(**{"m.gguf": MODEL}) as origin:
+        async with running(site) as agent:
+            await warm(agent, site)
+            origin.tricks = [Trick(stall_after=HALF)]
+            made = site.body(site.load(artifact=far(origin)))
+            await hear(agent, site, site.grant(made))
+            await until(lambda: [t.done_bytes for t in agent._readings().transfers] == [HALF], "half of the file")
+            if voided:
+                await hear(agent, site, site.grant(made, GrantMode.VOID))
+            else:
+                site.readings = dict(HERE)
+            ended = await receipt(agent, digest_of(made))
+            wanted = (Outcome.VOIDED, None) if voided else (Outcome.FAILED, codes.HOST_STATE.code)
+            assert (ended.outcome, ended.code) == wanted
+            assert ("what has arrived is kept" in (ended.detail or "")) is not voided
+            assert arrived(site) == (0 if voided else HALF)
+            site.readings = dict(AWAY)
+            await until(lambda: agent.memory.host.verdict.admits, "the owner to go")
+            again = await done(agent, site, site.load(artifact=far(origin)))
+            assert again.outcome is Outcome.SUCCEEDED, again
+            assert origin.ranges()[-1] == ("" if voided else f"bytes={HALF}-")
 
-        def slow(_artifact: object, flag: threading.Event, *_: object) -> int:
-            began.set()
-            assert flag.wait(60)
-            raise TakenBack
 
-        monkeypatch.setattr(agent._artifacts, "obtain", slow)
-        made = site.body(site.load())
-        await hear(agent, site, site.grant(made))
-        body = digest_of(made)
-        await until(began.is_set)
-        if voided:
-            await hear(agent, site, site.grant(made, GrantMode.VOID))
-        else:
+async def test_loads_that_wait_while_the_owner_comes_are_refused_and_ask_nobody(site: Site) -> None:
+    site.config = replace(site.config, artifacts=replace(IMPATIENT, stall_ms=60_000))
+    with serving(**{"m.gguf": MODEL}) as origin:
+        async with running(site) as agent:
+            await warm(agent, site)
+            origin.tricks = [Trick(stall_after=HALF)]
+            bodies = [await command(agent, site, site.load(f"m{n}", artifact=far(origin))) for n in range(3)]
+            await until(lambda: bool(agent._readings().transfers), "the first of them")
             site.readings = dict(HERE)
-        ended = await receipt(agent, body)
-        wanted = (Outcome.VOIDED, None) if voided else (Outcome.FAILED, codes.HOST_STATE.code)
-        assert (ended.outcome, ended.code) == wanted
+            ended = [await receipt(agent, body) for body in bodies]
+            assert [(e.outcome, e.code) for e in ended] == [
+                (Outcome.FAILED, codes.HOST_STATE.code),
+                (Outcome.REFUSED, codes.HOST_STATE.code),
+                (Outcome.REFUSED, codes.HOST_STATE.code),
+            ]
+            assert len(origin.asked) == 1

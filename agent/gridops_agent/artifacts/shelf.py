@@ -60,7 +60,6 @@ class Artifacts:
         self.finder = Finder(folders, cache, proofs, keep)
         self._room = Room(cache, settings, self._ways.claims, self.finder.forget_below)
         self._means = Means(settings, Pace(settings.rate_bps), Board())
-        self._leaving = False
         # Threads of its own: a source that hangs must not take those that write the ledger.
         self._threads = ThreadPoolExecutor(limits.ARTIFACT_THREADS, thread_name_prefix="artifacts")
 
@@ -102,6 +101,10 @@ class Artifacts:
         """The limit that everything here shares."""
         return self._means.pace
 
+    def drop(self, artifact: Artifact) -> None:
+        """Forget what has arrived of it: whoever wanted it does not any more."""
+        self._room.drop(name_of(artifact))
+
     def transfers(self) -> tuple[Progress, ...]:
         """What is being fetched now, and how far it is."""
         return self._means.board.rows()
@@ -111,8 +114,7 @@ class Artifacts:
         self._room.tidy()
 
     def leave(self) -> None:
-        """The agent is leaving: what has arrived of a file is kept for its next run."""
-        self._leaving = True
+        """The agent is leaving: nothing new begins here."""
         self._threads.shutdown(wait=False)
 
     def _use(self, artifact: Artifact, first: Path) -> None:
@@ -140,7 +142,9 @@ class Artifacts:
                 bring(job, self._means, stop)
                 self._publish(name, staging)
         except TakenBack:
-            keep = self._leaving
+            # Its owner wants the machine, or the agent leaves: what has arrived is not asked for again. Who does not
+            # want it any more says so by `drop`.
+            keep = self._room.staged(name) > 0
             raise
         except Refusal as refusal:
             # A source that did not answer may be back tomorrow; what it has given is not asked for again.
