@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import ssl
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
@@ -30,9 +29,11 @@ from gridops.base.ids import Digest, ProfileName
 from gridops.base.units import PPM, render_ms
 from gridops.model.snapshot import HostState
 from gridops.protocol.messages import GatewayKey
+from gridops_agent import front_asked
 from gridops_agent.clock import SystemClock
 from gridops_agent.core.protection import Verdict
 from gridops_agent.engines.base import Door
+from gridops_agent.front_asked import Refused
 from gridops_agent.front_entrance import Entrance, patient
 from gridops_agent.front_outcomes import UNREACHABLE, Outcomes
 
@@ -74,20 +75,6 @@ class Table:
     away: tuple[Away, ...] = ()
 
 
-@dataclass(eq=False)
-class Refused(Exception):
-    """An answer in the form OpenAI clients understand."""
-
-    status: int
-    kind: str
-    message: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def answer(self) -> web.Response:
-        error = {"message": self.message, "type": self.kind, "code": self.kind}
-        return web.json_response({"error": error}, status=self.status, headers=self.headers)
-
-
 class Front:
     """The listener. `table` is set by the shell; `in_flight` is read by it."""
 
@@ -111,7 +98,9 @@ class Front:
     async def open(self, host: str, port: int, tls: ssl.SSLContext) -> int:
         """Listen; returns the port (useful when 0 was asked for). Raises BadSetup when the address cannot be had."""
         self.is_local = _is_loopback(host)
-        app = web.Application(client_max_size=limits.FRONT_BODY_BYTES, middlewares=[self._counted, _refusals])
+        app = web.Application(
+            client_max_size=limits.FRONT_BODY_BYTES, middlewares=[self._counted, front_asked.refusals]
+        )
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/{path:[a-z0-9_/-]{1,64}}", self._forward)
@@ -223,9 +212,9 @@ class Front:
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         key = self._caller(request)
         body = await self._body(request)
-        model = _model(body)
-        route = self._choose(key, model)
-        body = body if model == route.door.alias else _renamed(body, route.door.alias)
+        asked = front_asked.read(body, request.headers.get("Content-Type", ""))
+        route = self._choose(key, asked.model)
+        body = body if asked.model == route.door.alias else asked.renamed(route.door.alias)
         # No await between the choice and the count: a drain that begins in between would not see this request.
         self.in_flight[route.body] += 1
         trial = self.outcomes.began(route.body)
@@ -289,33 +278,6 @@ class Front:
             return answer
         finally:
             upstream.close()
-
-
-@web.middleware
-async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
-    try:
-        answer: web.StreamResponse = await handler(request)
-        return answer
-    except Refused as refused:
-        return refused.answer()
-    except web.HTTPException as error:
-        return Refused(error.status, "not_found" if error.status == 404 else "bad_request", error.reason).answer()
-
-
-def _model(body: bytes) -> str:
-    try:
-        asked = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, "invalid_json", "the request is not JSON") from error
-    model = asked.get("model") if isinstance(asked, dict) else None
-    if not isinstance(model, str) or not model:
-        raise Refused(400, "model_missing", "the request names no `model`")
-    return model
-
-
-def _renamed(body: bytes, alias: str) -> bytes:
-    """The request with the one name that every engine knows its model by: some refuse any other."""
-    return json.dumps({**json.loads(body), "model": alias}).encode()
 
 
 def _is_loopback(host: str) -> bool:

@@ -13,9 +13,11 @@ from gridops.base.codes import sense as sense_codes
 from gridops.base.ids import ScopeName
 from gridops.base.units import PPM
 from gridops.files import near
-from gridops.files.diagnose import Fix, Related
+from gridops.files.diagnose import Fix, Related, brief
+from gridops.files.engine_facts import ENGINES, Values
 from gridops.files.forms import CREDENTIAL, LABEL, MODEL_ID, RELATIVE, SOURCE, Arg, NumberOrBlock, Sha256
 from gridops.files.kinds_fleet import BACKENDS, header
+from gridops.files.nodes import Entry, Scalar
 from gridops.files.reader import Reader, replace
 from gridops.files.scalars import Choice, Flag, Int, Name, Or, Rate, Share, Size, Span
 from gridops.files.shape import Block, Field, ListOf, MapOf, Read
@@ -133,45 +135,17 @@ FOOTPRINT = Block(
     Field("source", Choice(FootprintSource), "declared (these numbers hold) or derived (computed).", required=True),
     Field("device", Size(low=1), "Resident memory per device.", "device_bytes"),
     Field("host", Size(), "RAM of the host, on top.", "host_bytes"),
-    Field("kv_per_1k", Size(), "Cache per 1024 tokens of context.", "kv_per_1k_bytes"),
+    Field("kv_per_1k", Size(), "Cache per 1000 tokens of context.", "kv_per_1k_bytes"),
     Field("fixed_per_sequence", Size(), "Memory per lane that does not grow.", "fixed_per_sequence_bytes"),
     Field("spike_per_lane", Size(), "Short peaks per lane.", "spike_per_lane_bytes"),
     rules=(_footprint_rule,),
 )
 
 
-ENGINE_ARGUMENTS: dict[str, frozenset[str]] = {
-    "llama.cpp": frozenset(
-        {"batch", "cache_ram_mib", "cache_type_k", "cache_type_v", "chat_template", "check_tensors", "embeddings",
-         "flash_attn", "gpu_layers", "jinja", "main_gpu", "pooling", "reasoning_format", "split_mode", "tensor_split",
-         "threads", "threads_batch", "ubatch", "warmup"}
-    ),
-    "comfyui": frozenset(),
-    "ollama": frozenset(),
-    "sglang": frozenset(
-        {"attention_backend", "chunked_prefill", "cuda_graph", "dtype", "embeddings", "kv_cache_dtype", "quantization",
-         "reasoning_parser", "tool_call_parser"}
-    ),
-    "vllm": frozenset(
-        {"auto_tool_choice", "block_size", "cpu_cores", "cpu_kv_gib", "dtype", "enforce_eager", "kv_cache_dtype",
-         "max_batched_tokens", "prefix_caching", "quantization", "reasoning_parser", "runner", "tool_call_parser"}
-    ),
-}  # fmt: skip
-"""Arguments of each engine whose adapter we know; a test keeps this equal to the agent's own table."""
-
-ENGINE_FORMATS: dict[str, frozenset[str]] = {
-    "llama.cpp": frozenset({"gguf"}),
-    "comfyui": frozenset({"workflow"}),
-    "ollama": frozenset({"ollama"}),
-    "sglang": frozenset({"safetensors"}),
-    "vllm": frozenset({"safetensors"}),
-}
-"""Formats that each of them reads; kept equal to the adapters' abilities by a test. Judged by `sense_engines`."""
-
-
 def _args_rule(read: Read, reader: Reader) -> None:
     args = read.get("args")
-    known = ENGINE_ARGUMENTS.get(read.get("engine", ""))
+    facts = ENGINES.get(read.get("engine", ""))
+    known = facts.args if facts is not None else None
     for name, entry in args.entries.items() if args is not None else ():
         if name.replace("-", "_") in SHARE_ARGUMENTS.values():
             hint = "it follows from the footprint: what is planned, of what the card has"
@@ -187,6 +161,21 @@ def _args_rule(read: Read, reader: Reader) -> None:
             message = f"{read.get('engine')} has no argument `{name}` here"
             say = reader.error if close is not None else reader.warn
             say(codes.UNKNOWN_ARGUMENT, entry.key, message, hint, notes=notes, fix=fix)
+        elif known is not None and isinstance(args.values.get(name), str):
+            _value_rule(reader, entry, known[name], args.values[name])
+
+
+def _value_rule(reader: Reader, entry: Entry, allowed: Values, value: str) -> None:
+    """A slip is an error with its repair; else a newer agent may know the word, and an older one refuses it."""
+    if allowed.allow(value):
+        return
+    message = f"`{brief(value)}` is nothing that `{entry.key.value}` may be"
+    close = near.nearest(value, allowed.words)
+    if close is None or not isinstance(entry.value, Scalar):
+        reader.warn(codes.ARGUMENT_VALUE, entry.value, message, allowed.says)
+    else:
+        fix = Fix(f"write `{close}`", (replace(entry.value, close),))
+        reader.error(codes.ARGUMENT_VALUE, entry.value, message, f"did you mean `{close}`?", fix=fix)
 
 
 def _devices_rule(read: Read, reader: Reader) -> None:
@@ -201,7 +190,7 @@ CONFIG = Block(
     Field("engine", Name("engine"), "llama.cpp, vllm, sglang, ollama or comfyui.", required=True),
     Field("backends", ListOf(Choice(BACKENDS), ordered=True, filled=True), "Builds of the engine.", required=True),
     Field("artifact", ARTIFACT, "The immutable model files.", required=True),
-    Field("context", Int(1, 16_777_216), "Tokens that one lane may use.", required=True),
+    Field("context", Int(1, 16_777_216), "Tokens that all its lanes hold together.", required=True),
     Field("lanes", Int(1, 4_096), "Generations at the same time."),
     Field(
         "devices",

@@ -47,6 +47,17 @@ def test_no_engine_objects_to_a_config_of(folder: Path) -> None:
     assert refused == {}
 
 
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name if p != ROOT else "root")
+def test_every_engine_produces_what_a_profile_is_for_in(folder: Path) -> None:
+    wrong = {
+        f"{profile.name}/{config.name}": f"{config.engine} produces no {profile.modality}"
+        for profile in load(WorkingTree(folder)).desired.profiles
+        for config in profile.configs
+        if str(profile.modality) not in ADAPTERS[config.engine].abilities.modalities
+    }
+    assert wrong == {}
+
+
 def test_the_examples_speak_of_engines_of_each_kind() -> None:
     named = {launch.engine for folder in FOLDERS for launch in launches(folder)}
     assert named >= {"llama.cpp", "vllm", "comfyui"}

@@ -9,13 +9,14 @@ from gridops.base.codes import files as file_codes
 from gridops.base.codes import sense as sense_codes
 from gridops.files.fix import repair
 from gridops.files.tree import MemoryTree
+from tests.files.corpus_engines import ENGINES, GOOD_ONES
 from tests.files.corpus_schema import SCHEMA
 from tests.files.corpus_sense import SENSE
 from tests.files.corpus_text import TEXT
 from tests.files.repo import GOOD, HOSTS, PROFILE, changed, checked, problems
-from tests.files.row import Row
+from tests.files.row import Files, Row
 
-ROWS: dict[str, Row] = {**TEXT, **SCHEMA, **SENSE}
+ROWS: dict[str, Row] = {**TEXT, **SCHEMA, **SENSE, **ENGINES}
 
 NEEDS_A_DISK = {file_codes.UNREADABLE.code}
 NEEDS_A_ROOT = {sense_codes.UNKNOWN_PERSON.code}
@@ -26,6 +27,11 @@ def test_the_good_repository_has_no_finding() -> None:
     assert found.problems == ()
     assert found.intent is not None
     assert found.files == len(GOOD)
+
+
+@pytest.mark.parametrize("files", GOOD_ONES.values(), ids=list(GOOD_ONES))
+def test_what_an_engine_can_do_is_no_finding(files: Files) -> None:
+    assert [p for p in problems(files) if p.code == sense_codes.ENGINE_CANNOT.code] == []
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))

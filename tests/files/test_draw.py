@@ -28,6 +28,7 @@ hosts:
     max_replicas: 8
     max_replicas: 4
 """
+WITH = f"{{path: config.json, sha256: {DIGEST}, size: 1KiB}}"
 LLAMA = f"""\
 apiVersion: gridops/v1
 kind: Profile
@@ -41,7 +42,7 @@ configs:
   awq:
     engine: vllm
     backends: [cuda]
-    artifact: {{format: safetensors, files: [{{path: a.safetensors, sha256: {DIGEST}, size: 40GiB}}]}}
+    artifact: {{format: safetensors, files: [{{path: a.safetensors, sha256: {DIGEST}, size: 40GiB}}, {WITH}]}}
     context: 8192
     footprint: {{source: declared, device: 76}}
 """

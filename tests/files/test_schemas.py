@@ -14,12 +14,9 @@ from ruamel.yaml import YAML
 from gridops.files.export import file_name, render, schemas, write_schemas
 from gridops.files.kinds import KINDS
 from gridops.files.kinds_fleet import BACKEND_KINDS
-from gridops.files.kinds_profile import ENGINE_ARGUMENTS, ENGINE_FORMATS
 from gridops.files.load import check
 from gridops.files.tree import MemoryTree, WorkingTree
 from gridops.planner.eligible import BACKEND_KINDS as PLANNER_KINDS
-from gridops_agent.engines import engines, services, sglang, vllm
-from gridops_agent.engines.llama_cpp import FLAGS
 from tests.files.corpus_schema import SCHEMA
 from tests.files.repo import GOOD
 
@@ -153,15 +150,3 @@ def test_a_default_that_is_written_out_means_the_same_as_one_left_out() -> None:
 
 def test_backends_are_those_that_the_planner_can_place() -> None:
     assert dict(PLANNER_KINDS) == BACKEND_KINDS
-
-
-def test_engine_arguments_are_those_that_the_agent_passes_on() -> None:
-    assert ENGINE_ARGUMENTS["llama.cpp"] == frozenset(FLAGS)
-    assert ENGINE_ARGUMENTS["sglang"] == frozenset(sglang.FLAGS)
-    assert ENGINE_ARGUMENTS["vllm"] == frozenset(vllm.FLAGS) | frozenset(vllm.VARIABLES)
-    assert set(ENGINE_ARGUMENTS) == {*engines({}), *services({"comfyui": "http://127.0.0.1:1", "ollama": "http://x"})}
-
-
-def test_formats_are_those_that_the_adapters_read() -> None:
-    adapters = {**engines({}), **services({"comfyui": "http://127.0.0.1:1", "ollama": "http://127.0.0.1:1"})}
-    assert {name: adapter.abilities.formats for name, adapter in adapters.items()} == ENGINE_FORMATS

@@ -98,6 +98,8 @@ class ComfyUi:
             return f"comfyui runs one workflow manifest (format workflow), not {launch.artifact.format}"
         if launch.lanes != 1:
             return f"comfyui works on one prompt at a time: write lanes: 1, not {launch.lanes}"
+        if launch.devices.count != 1:
+            return f"comfyui is not cut over {launch.devices.count} devices: write count: 1"
         return flags.objection("comfyui", {}, launch)
 
     async def alive(self, http: aiohttp.ClientSession) -> str | None:

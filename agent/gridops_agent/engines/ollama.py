@@ -76,6 +76,8 @@ class Ollama:
             )
         if launch.lanes != 1:
             return f"ollama does not say how many lanes it runs: write lanes: 1, not {launch.lanes}"
+        if launch.devices.count != 1:
+            return f"ollama is not cut over {launch.devices.count} devices: write count: 1"
         return flags.objection("ollama", {}, launch)
 
     async def alive(self, http: aiohttp.ClientSession) -> str | None:

@@ -54,6 +54,7 @@ class Shape:
     running: tuple[str, ...]
     """The metrics that add up to the work in it."""
     environment: Mapping[str, str]
+    modalities: frozenset[str] = frozenset({"text", "embedding"})
 
 
 class Served:
@@ -72,7 +73,7 @@ class Served:
     def abilities(self) -> Abilities:
         return Abilities(
             formats=frozenset({"safetensors"}),
-            modalities=frozenset({"text", "embedding"}),
+            modalities=self._shape.modalities,
             keyed=True,
             counts_work=True,
             takes_share=True,
@@ -120,7 +121,15 @@ class Served:
                 f"{self.name} reads a model's folder, and this artifact has no config.json: list every file of it "
                 "(config.json, the tokenizer's, the weights), so that none is used unproved"
             )
-        return flags.objection(self.name, {**self._shape.args, **self._shape.variables}, launch)
+        cut = self._uncut(launch)
+        return cut or flags.objection(self.name, {**self._shape.args, **self._shape.variables}, launch)
+
+    def _uncut(self, launch: Launch) -> str | None:
+        """Why one replica cannot be cut over the devices that it asks for."""
+        count, shard = launch.devices.count, launch.devices.shard or "tensor"
+        if count > 1 and launch.backend == "cpu":
+            return f"{self.name} on a CPU is not cut over {count} devices"
+        return f"{self.name} cannot be cut by {shard}" if count > 1 and shard not in self._shape.split else None
 
     # --- the command line -----------------------------------------------------------------------------------------
 
@@ -136,9 +145,10 @@ class Served:
     def _placement(self, start: Start) -> tuple[str, ...]:
         """The share and the number of parts, for devices that the plan names."""
         launch, count = start.launch, start.launch.devices.count
+        uncut = self._uncut(launch)
+        if uncut is not None:
+            raise Refusal(refusals.BAD_ARGUMENT.code, uncut)
         if launch.backend == "cpu":
-            if count > 1:
-                raise Refusal(refusals.BAD_ARGUMENT.code, f"{self.name} on a CPU is not cut over {count} devices")
             return ()
         ppm = start.share_ppm()
         if ppm is None or not 0 < ppm <= PPM:
@@ -151,10 +161,7 @@ class Served:
         share = (self._shape.share, "1.0" if ppm == PPM else f"0.{ppm:06d}")
         if count == 1:
             return share
-        cut = self._shape.split.get(launch.devices.shard or "tensor")
-        if cut is None:
-            raise Refusal(refusals.BAD_ARGUMENT.code, f"{self.name} cannot be cut by {launch.devices.shard}")
-        return (*share, cut, str(count))
+        return (*share, self._shape.split[launch.devices.shard or "tensor"], str(count))
 
     def environment(self, start: Start) -> Mapping[str, str]:
         seen = _VISIBLE.get(start.launch.backend)

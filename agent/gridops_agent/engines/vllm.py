@@ -59,6 +59,8 @@ SHAPE = Shape(
     split={"tensor": "--tensor-parallel-size", "pipeline": "--pipeline-parallel-size"},
     running=("vllm:num_requests_running", "vllm:num_requests_waiting"),
     environment={"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"},
+    # speech: /v1/audio/transcriptions and /translations, where the model is one for them
+    modalities=frozenset({"text", "embedding", "speech"}),
 )
 
 

@@ -233,6 +233,12 @@ UNKNOWN_ARGUMENT = Code(
     "Engines are given only arguments that their adapter knows; the host would refuse to start it.",
     "Correct the name, or remove the argument.",
 )
+ARGUMENT_VALUE = Code(
+    "GO219",
+    "value that an engine argument cannot carry",
+    "Values are matched as a whole against what the adapter passes on; the host would refuse to start the engine.",
+    "Write one of the values that the message names.",
+)
 EXTENSION = Code(
     "GO217",
     "file will not be read",

@@ -206,3 +206,10 @@ ENGINE_FORMAT = Code(
     "The engine's adapter takes other files than these, so the config would be refused on every host.",
     "Name the format that the engine reads and files of that format, or another engine.",
 )
+ENGINE_CANNOT = Code(
+    "GO345",
+    "the engine cannot do that",
+    "Every host would refuse the config, or start something that nobody can use as the profile promises: its engine "
+    "works on fewer lanes or devices, lacks a file without which it reads nothing, or produces something else.",
+    "Write what the message names, or take another engine.",
+)
