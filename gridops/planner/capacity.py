@@ -183,6 +183,28 @@ def bad_company(board: HostBoard, profile: Profile, present: Iterable[ProfileNam
     return None if found is None else _line(board, codes.COLOCATION, found.detail, found.together, found.most)
 
 
+def admits(board: HostBoard, claim: Claim, world: World) -> bool:
+    """Whether counts, company and memory let this claim come to the host beside all that shall stand there."""
+    present, limit = board.profiles(), board.view.host.max_replicas
+    profile = world.profiles.get(claim.profile)
+    if limit is not None and len(present) >= limit:
+        return False
+    if profile is not None:
+        if profile.max_per_host is not None and present.count(profile.name) >= profile.max_per_host:
+            return False
+        if bad_company(board, profile, present, world) is not None:
+            return False
+    rooms = {r.id: r for r in board.view.rooms}
+    parts = [(device, claim.device_bytes, claim.gpu) for device in claim.devices]
+    if claim.host_bytes and board.view.ram is not None:
+        parts.append((board.view.ram.id, claim.host_bytes, False))
+    return all(
+        fits(rooms.get(device), board.use(device, live=False), amount, gpu=gpu, new=True).answer is Answer.FITS
+        for device, amount, gpu in parts
+        if device in rooms
+    )
+
+
 def claim_of(
     replica: ReplicaId, profile: ProfileName, way: Way, devices: tuple[DeviceId, ...], view: HostView
 ) -> Claim:

@@ -7,14 +7,13 @@ then chosen, the placement it leads to keeps every hard rule (a property test tr
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from gridops.base.ids import HostId
-from gridops.footprint.ledger import Answer, fits
-from gridops.model.plan import CauseKind, Decision, DecisionKind
+from gridops.base.ids import HostId, ReplicaId
+from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind
 from gridops.model.policy import ActionClass
-from gridops.planner.capacity import bad_company
+from gridops.planner.capacity import admits
 from gridops.planner.diff import carries_terms, is_term
 from gridops.planner.draft import Draft
 from gridops.planner.host_board import Claim, HostBoard
@@ -26,11 +25,12 @@ def tie(draft: Draft, targets: Targets, decisions: Sequence[Decision]) -> tuple[
     """The decisions with their change sets, numbered in the order of their first decision."""
     knots = _Knots(len(decisions))
     _tie_profiles(knots, decisions)
+    _tie_old_names(knots, draft, decisions)
     arriving, leaving = _by_host(decisions)
     busy = arriving.keys() & leaving.keys() & draft.board.hosts.keys()
-    standing = _standing(targets, busy)
+    standing, placed = _standing(targets, busy), _placed(draft, busy)
     for host in sorted(busy):
-        everybody = _as_it_was(draft, standing[host], host)
+        everybody = _as_it_was(draft, standing[host], placed, host)
         _tie_host(knots, draft, _Traffic(everybody, decisions, arriving[host], leaving[host]))
     _tie_price(knots, draft, targets, decisions)
     numbers: dict[int, int] = {}
@@ -82,6 +82,23 @@ def _tie_profiles(knots: _Knots, decisions: Sequence[Decision]) -> None:
             knots.tie(members)
 
 
+def _tie_old_names(knots: _Knots, draft: Draft, decisions: Sequence[Decision]) -> None:
+    """Whoever would not share a host with a profile's old name comes only with the new name."""
+    renaming: dict[tuple[HostId, str], list[int]] = {}
+    for n, decision in enumerate(decisions):
+        for change in decision.changes:
+            if change.field == "profile" and decision.source is not None:
+                renaming.setdefault((decision.source.host, change.old), []).append(n)
+    if not renaming:
+        return
+    for n, decision in enumerate(decisions):
+        profile = draft.world.profiles.get(decision.profile)
+        if profile is None or decision.target is None or not _occupies(decision):
+            continue
+        for old in profile.colocation.exclude:
+            knots.tie([n, *renaming.get((decision.target.host, old), ())])
+
+
 @dataclass(frozen=True, slots=True)
 class _Traffic:
     """One host: who stood there, and the positions of the decisions that take and that give up room on it."""
@@ -123,7 +140,7 @@ def _tie_host(knots: _Knots, draft: Draft, traffic: _Traffic) -> None:
         former = everybody.desired.get(claim.replica)
         if former is not None:
             everybody.take(claim.replica, runs=False)
-        if _admits(draft, everybody, claim):
+        if admits(everybody, claim, draft.world):
             everybody.put(claim)
             if former is not None and not _covers(claim, former):
                 # What it gives up is free only if it goes: whoever counts on that is tied to it.
@@ -140,41 +157,38 @@ def _covers(new: Claim, old: Claim) -> bool:
     return set(old.devices) <= set(new.devices) and not less
 
 
-def _as_it_was(draft: Draft, standing: Sequence[Incumbent], host: HostId) -> HostBoard:
+def _placed(draft: Draft, hosts: Set[HostId]) -> dict[ReplicaId, Assignment]:
+    """What the parent says of those who stand on these hosts."""
+    parent = draft.world.inputs.parent
+    if parent is None or not hosts:
+        return {}
+    return {a.replica: a for a in parent.placement if a.seat.host in hosts}
+
+
+def _as_it_was(
+    draft: Draft, standing: Sequence[Incumbent], placed: Mapping[ReplicaId, Assignment], host: HostId
+) -> HostBoard:
     """The host with every incumbent where the parent put it."""
     board = HostBoard(draft.board.hosts[host].view)
     for claim in draft.board.hosts[host].kept:
         board.hold(claim, stuck=True)
     for incumbent in standing:
-        board.put(_claim(draft, incumbent))
+        board.put(_claim(draft, incumbent, placed.get(incumbent.former)))
     return board
 
 
-def _claim(draft: Draft, incumbent: Incumbent) -> Claim:
-    """An unchanged incumbent's claim follows its footprint; a changed one's is what it was."""
-    seat = draft.seats.get(incumbent.replica)
-    return seat.origin.claim if seat is not None and seat.origin is not None else incumbent.claim
+def _claim(draft: Draft, incumbent: Incumbent, before: Assignment | None) -> Claim:
+    """What an incumbent takes where it stood: as is known today, if it goes on as it is.
 
-
-def _admits(draft: Draft, board: HostBoard, claim: Claim) -> bool:
-    present, limit = board.profiles(), board.view.host.max_replicas
-    profile = draft.world.profiles.get(claim.profile)
-    if limit is not None and len(present) >= limit:
-        return False
-    if profile is not None:
-        if profile.max_per_host is not None and present.count(profile.name) >= profile.max_per_host:
-            return False
-        if bad_company(board, profile, present, draft.world) is not None:
-            return False
-    rooms = {r.id: r for r in board.view.rooms}
-    parts = [(device, claim.device_bytes, claim.gpu) for device in claim.devices]
-    if claim.host_bytes and board.view.ram is not None:
-        parts.append((board.view.ram.id, claim.host_bytes, False))
-    return all(
-        fits(rooms.get(device), board.use(device, live=False), amount, gpu=gpu, new=True).answer is Answer.FITS
-        for device, amount, gpu in parts
-        if device in rooms
-    )
+    Of one that leaves, the parent's word is taken again where its leaving is held back, and that may be more.
+    """
+    seat, was = draft.seats.get(incumbent.replica), incumbent.assignment
+    claim = seat.origin.claim if seat is not None and seat.origin is not None else incumbent.claim
+    stays = seat is not None and (seat.assignment.seat, seat.assignment.launch) == (was.seat, was.launch)
+    if stays or before is None:
+        return claim
+    device, beside = max(claim.device_bytes, before.device_bytes), max(claim.host_bytes, before.host_bytes)
+    return replace(claim, device_bytes=device, host_bytes=beside)
 
 
 def _tie_price(knots: _Knots, draft: Draft, targets: Targets, decisions: Sequence[Decision]) -> None:

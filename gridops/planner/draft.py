@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, replica_key, split_replica
 from gridops.model.plan import Assignment, Cause, CauseKind, Choice, HostLine, Launch, Seat
 from gridops.model.profile import Downtime, Profile
-from gridops.planner.capacity import Board, Offer, bad_company, residency_claim
+from gridops.planner.capacity import Board, Offer, admits, bad_company, residency_claim
 from gridops.planner.host_board import Claim, HostBoard
 from gridops.planner.incumbents import Incumbent, Verdict, names_of
 from gridops.planner.recall import Shelf
@@ -93,6 +93,16 @@ class Draft:
         if board is not None and origin.verdict is not Verdict.RELEASE:
             self.board.back(origin.host, origin.claim)
             self.give(Seated(origin.assignment, origin.launch, origin))
+
+    def may_return(self, origin: Incumbent) -> bool:
+        """Its old place was not given to others meanwhile: it could stand there again if it lost its new one."""
+        board = self.board.hosts.get(origin.host)
+        if board is None or origin.verdict is Verdict.RELEASE:
+            return True
+        others = (self.seats[r] for r in board.desired if r != origin.replica)
+        return all(s.origin is not None and s.origin.host == origin.host for s in others) or admits(
+            board, origin.claim, self.world
+        )
 
     def sit(self, item: Item, host: HostId, offer: Offer, launch: Launch) -> None:
         """Give the item the seat on offer; where it stood before is left."""

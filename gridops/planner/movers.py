@@ -249,6 +249,8 @@ class _Maker:
                 return None
         elif view.host.id in profile.placement.pins or (origin is not None and not _free(origin, view.host.id)):
             return None
+        elif origin is not None and not self.draft.may_return(origin):
+            return None  # whoever took its seat now would leave it none
         column = {r.id: n for n, r in enumerate(view.rooms)}
         if any(d not in column for d in assignment.seat.devices):
             return None

@@ -43,15 +43,18 @@ def restrict(plan: Plan, parent: Plan | None, keep: frozenset[int]) -> Plan:
 
 
 def _placement(plan: Plan, parent: Plan | None, held: tuple[Decision, ...]) -> tuple[Assignment, ...]:
-    """The plan's seats, with every held decision undone."""
+    """The plan's seats, with every held decision undone. What a process takes is known whether or not it is renamed."""
     seats = {a.replica: a for a in plan.placement}
     before = {a.replica: a for a in parent.placement} if parent is not None else {}
-    for decision in held:
-        seats.pop(decision.replica, None)
-    for decision in held:
-        old = before.get(_former(decision))
-        if old is not None:
-            seats[old.replica] = old
+    undone = [(before.get(_former(d)), seats.pop(d.replica, None)) for d in held]
+    for old, new in undone:
+        if old is None:
+            continue
+        # Its process goes on as it is, and takes what is known of it today: what the others were placed beside.
+        same = new is not None and (new.seat, new.launch) == (old.seat, old.launch)
+        seats[old.replica] = (
+            replace(old, device_bytes=new.device_bytes, host_bytes=new.host_bytes) if same and new is not None else old
+        )
     return tuple(seats[r] for r in sorted(seats, key=replica_key))
 
 

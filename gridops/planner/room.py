@@ -195,6 +195,9 @@ def carry_out(movers: Movers) -> tuple[Item, ...] | None:
         if puzzle.at[n] is None:
             lost.append(_lost(movers, n, seated))
             if seated.origin is not None and not is_home(seated):
+                if not draft.may_return(seated.origin):
+                    earlier.restore()
+                    return None
                 draft.stay(seated.origin)
     coming = [n for n in changed if puzzle.at[n] is not None]
     while coming:

@@ -154,7 +154,7 @@ def _towards_pins(world: World, profile: Profile, kept: list[Incumbent], wanted:
     free = wanted - len(kept) + sum(1 for i in kept if i.verdict > Verdict.CHANGE)
     moved: dict[ReplicaId, Incumbent] = {}
     for host in lacking[max(0, free) :]:
-        could = [i for i in kept if i.verdict <= Verdict.CHANGE and not i.pinned and i.replica not in moved]
+        could = [i for i in _could_move(kept) if i.replica not in moved]
         if not could:
             break
         leaver = max(could, key=lambda i: replica_key(i.replica))
@@ -162,6 +162,16 @@ def _towards_pins(world: World, profile: Profile, kept: list[Incumbent], wanted:
         cause = Cause(kind=CauseKind.POLICY, detail=f"pinned to {host}", at=at)
         moved[leaver.replica] = replace(leaver, verdict=Verdict.LEAVE, cause=cause, only_to=host)
     return [moved.get(i.replica, i) for i in kept]
+
+
+def _could_move(kept: Sequence[Incumbent]) -> list[Incumbent]:
+    """Who may stay, and keeps no pin by it: of several on a pinned host only the first does."""
+    keeps: dict[HostId, ReplicaId] = {}
+    staying = [i for i in kept if i.verdict <= Verdict.CHANGE]
+    for incumbent in sorted(staying, key=lambda i: replica_key(i.replica)):
+        if incumbent.pinned:
+            keeps.setdefault(incumbent.host, incumbent.replica)
+    return [i for i in staying if keeps.get(i.host) != i.replica]
 
 
 def _missing(world: World, profile: Profile, kept: Sequence[Incumbent], size: Size) -> list[Missing]:
