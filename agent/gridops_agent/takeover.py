@@ -48,6 +48,12 @@ async def found(config: Config, wish: Wish) -> Taken:
     key = read_secret(handle.key_file).decode("ascii").strip() if handle.key_file else ""
     async with aiohttp.ClientSession(trust_env=False) as http:
         seen = await external.asked(http, engine, key)
+    if seen.router:
+        raise Refusal(
+            codes.NOT_OURS.code,
+            f"{wish.target} is a router: it loads and evicts models by itself, so no plan could say what it holds",
+            hints=("start one llama-server for each model (-m FILE), or leave it external: it stays in the inventory",),
+        )
     if not seen.lists:
         raise Refusal(
             codes.NOT_OURS.code,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -282,3 +284,50 @@ def test_a_note_from_before_the_word_was_followed_says_nothing(site: Site) -> No
     for broken in ("", "[]", '{"at_ms": 9}', '{"at_ms": 9, "in_flight": 3}'):
         site.config.status.write_text(broken)
         assert leaving._in_flight(site.config, 9) is None
+
+
+ASKED = "Type the host's name (forge) to go on: "
+
+
+def call_leave(site: Site, *more: str, typed: str | None = None) -> tuple[int, str]:
+    """`gridops-agent leave` as its own process; with `typed` at a terminal, where a person types that."""
+    argv = [sys.executable, "-m", "gridops_agent", "leave", "--state", str(site.config.state), *more]
+    if typed is None:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout + done.stderr
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, f"{typed}\n".encode())
+        done = subprocess.run(argv, stdin=theirs, capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_leaving_asks_for_the_hosts_name_and_changes_nothing_without_it(site: Site) -> None:
+    code, said = call_leave(site)
+    assert code == 64
+    assert "nobody can be asked here" in said
+    assert "hint: say so: --yes" in said
+    for typed in ("y", "anvil", ""):
+        code, said = call_leave(site, typed=typed)
+        assert code == 1, said
+        assert ASKED in said
+        assert "its engines end" in said
+        assert "nothing was changed" in said
+    assert has_left(site.config) is None
+    assert not site.config.override.exists(), "it was not even drained"
+
+
+def test_a_typed_name_or_yes_lets_it_go_and_who_has_left_is_not_asked(site: Site) -> None:
+    code, said = call_leave(site, typed="forge")
+    assert (code, ASKED in said) == (0, True), said
+    assert has_left(site.config) is not None
+    assert call_leave(site) == (0, "forge has left its fleet already.\n")
+
+
+def test_yes_is_consent_and_no_force(site: Site) -> None:
+    code, said = call_leave(site, "--yes")
+    assert (code, ASKED in said) == (0, False), said
+    assert "forge has left" in said

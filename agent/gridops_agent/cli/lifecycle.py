@@ -28,7 +28,9 @@ def add(app: typer.Typer) -> None:
         )
     )(runtime)
     app.command(
-        epilog=examples("gridops-agent leave", "gridops-agent leave --state /tmp/a", "gridops-agent leave --force")
+        epilog=examples(
+            "gridops-agent leave", "gridops-agent leave --force", "gridops-agent leave --state /tmp/a --yes"
+        )
     )(leave)
     app.command(
         epilog=examples("gridops-agent doctor", "gridops-agent doctor --state /tmp/a", "gridops-agent doctor -o json")
@@ -85,15 +87,26 @@ def _program() -> Path:
 
 def leave(
     force: Annotated[bool, typer.Option("--force", help="Cut work, and go also as the last to serve.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the host's name.")] = False,
     state: State = None,
 ) -> None:
-    """Take this host out of its fleet: drain, unload, say goodbye, remove the service. Call it again to go on."""
+    """Take this host out of its fleet: drain, unload, say goodbye, remove the service. Call it again to go on.
+
+    Asks for the host's name first. Where nobody can be asked, say --yes.
+    """
+    from gridops_agent.cli.consent import ask_name
     from gridops_agent.life.install import Machine
     from gridops_agent.life.leave import Wishes
     from gridops_agent.life.leave import leave as leave_fleet
+    from gridops_agent.life.left import has_left
 
+    config = config_of(state)
+    if has_left(config) is None:
+        work = "work in flight is cut" if force else "work in flight is waited for"
+        deed = f"{config.host} leaves its fleet: {work}, its engines end and its service is removed"
+        ask_name(config.host, deed, yes)
     wishes = Wishes(force, __version__, Machine(), lambda line: print(line, flush=True))
-    asyncio.run(leave_fleet(config_of(state), wishes))
+    asyncio.run(leave_fleet(config, wishes))
 
 
 def doctor(

@@ -1,14 +1,16 @@
 """Engines on this machine that are not ours: found by their command lines, shown, and never touched.
 
 A look at processes and listening sockets, and one question to each for the models it lists. What carries the mark of
-any agent is some agent's own and no news. Called now and then by `hands`, and by the command that takes one over.
+any agent is some agent's own and no news. A router (llama-server with several models) brings models into memory and
+evicts them as requests come, so it is marked, and what it lists is resident only where it says so. Called now and then
+by `hands`, and by the command that takes one over.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 import aiohttp
@@ -18,6 +20,7 @@ from gridops.base import limits
 from gridops.base.ids import ProfileName
 from gridops.model.snapshot import Ownership, Residency, ResidencyState
 from gridops_agent.engines.asking import models
+from gridops_agent.engines.llama_flags import ROUTER
 from gridops_agent.keep.child import COOKIE
 from gridops_agent.keep.unit_files import COOKIE as UNIT_COOKIE
 from gridops_agent.platform.base import Platform
@@ -38,20 +41,30 @@ class External:
     port: int
     lists: tuple[str, ...] = ()
     """Ids of the models it lists; none when it asks for a key, or lists nothing."""
+    router: bool = False
+    """It holds several models in turn, by its own choice."""
+    loaded: frozenset[str] = frozenset()
+    """Of a router, the models that it says are in memory now."""
 
     def residencies(self, note: str) -> tuple[Residency, ...]:
         """As a heartbeat shows it: external ones have no number, and their memory stands in the devices' external."""
         names = self.lists[:MODELS_SHOWN] or (self.engine,)
+        what = f"{self.engine} router, loads and evicts by itself" if self.router else self.engine
         return tuple(
             Residency(
                 profile=ProfileName(name[:NAME_CHARS]),
-                state=ResidencyState.READY if self.lists else ResidencyState.UNKNOWN,
+                state=self._state(name),
                 ownership=Ownership.EXTERNAL,
                 port=self.port,
-                detail=f"{self.engine}, pid {self.pid}{note}",
+                detail=f"{what}, pid {self.pid}{note}",
             )
             for name in sorted(names)
         )
+
+    def _state(self, name: str) -> ResidencyState:
+        if not self.lists:
+            return ResidencyState.UNKNOWN
+        return ResidencyState.CACHED if self.router and name not in self.loaded else ResidencyState.READY
 
 
 def engine_of(words: tuple[str, ...]) -> str | None:
@@ -90,10 +103,17 @@ async def asked(http: aiohttp.ClientSession, engine: External, key: str = "") ->
     """The same with the models that it lists."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     rows = await models(http, f"http://127.0.0.1:{engine.port}", headers)
-    names = tuple(sorted({str(row["id"]) for row in rows if isinstance(row.get("id"), str) and row["id"]}))
-    return External(
-        engine.engine, engine.pid, engine.birth, engine.executable, engine.words, engine.port, names[:MODELS_SHOWN]
+    named = {str(row["id"]): row.get("status") for row in rows if isinstance(row.get("id"), str) and row["id"]}
+    router = engine.engine == "llama.cpp" and (is_router(engine.words) or any(s is not None for s in named.values()))
+    loaded = frozenset(name for name, said in named.items() if isinstance(said, dict) and said.get("value") == "loaded")
+    return replace(
+        engine, lists=tuple(sorted(named))[:MODELS_SHOWN], router=router, loaded=loaded if router else frozenset()
     )
+
+
+def is_router(words: tuple[str, ...]) -> bool:
+    """Whether a command line names a place of many models. One that names none at all is told by what it lists."""
+    return any(word.partition("=")[0] in ROUTER for word in words)
 
 
 async def look(
