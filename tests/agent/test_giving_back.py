@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.canon import digest_bytes
-from gridops.base.ids import Digest
+from gridops.base.ids import DeviceId, Digest
 from gridops.base.units import PPM
 from gridops.model.snapshot import HostState, ResidencyState
 from gridops.protocol.messages import Outcome
@@ -250,6 +250,17 @@ def test_pressure_is_what_others_use_of_what_the_plan_leaves_them(story: Story) 
     assert of(story)[1] == 0, "a plan alone presses nobody"
     story.tell(Measured(tuple(replace(d, external_bytes=d.total_bytes // 4) for d in DEVICES)))
     assert of(story)[1] == pytest.approx(PPM // 2, abs=1_000), "a quarter of all is half of what is left"
+
+
+def test_a_card_whose_use_was_never_read_is_unknown_and_neither_full_nor_hidden(story: Story) -> None:
+    gpu = next(d for d in DEVICES if d.id == GPU)
+    never = replace(gpu, id=DeviceId("gpu9"), external_bytes=gpu.total_bytes, external_ms=None)
+    quarter = tuple(replace(d, external_bytes=d.total_bytes // 4) for d in DEVICES)
+    story.tell(Measured((*quarter, never)))
+    seen = pressed(story.host, replace(WELL, gpu_memory_untold=("gpu7",)))
+    assert (seen.gpu_memory_ppm, seen.gpu_memory_untold) == (PPM // 4, ("gpu7", "gpu9"))
+    story.tell(Measured((*(d for d in quarter if d.id != GPU), never)))
+    assert of(story)[1] is None, "of no card is anything known"
 
 
 def test_pressure_is_the_same_whether_a_model_is_loaded_or_given_back(story: Story) -> None:

@@ -53,8 +53,8 @@ from tests.protocol import build as b
 
 GPU, CPU = DeviceId("gpu0"), DeviceId("cpu0")
 DEVICES = (
-    DeviceReport(id=CPU, kind=DeviceKind.CPU, total_bytes=100_000, external_bytes=1_000),
-    DeviceReport(id=GPU, kind=DeviceKind.GPU, total_bytes=10_000, external_bytes=2_000),
+    DeviceReport(id=CPU, kind=DeviceKind.CPU, total_bytes=100_000, external_bytes=1_000, external_ms=1),
+    DeviceReport(id=GPU, kind=DeviceKind.GPU, total_bytes=10_000, external_bytes=2_000, external_ms=1),
 )
 HANDLE = Handle(pid=7, birth="boot:1", port=18_300, key_file="k", executable="/bin/llama")
 

@@ -249,6 +249,23 @@ def test_a_card_that_was_too_hot_and_tells_nothing_more_has_not_cooled_because_o
     careless.until(ACCEPTING, gpu_temperature_c=40, gpu_heat_untold=("gpu2",))
 
 
+def test_a_card_that_does_not_tell_its_memory_is_unknown_however_empty_the_others_are() -> None:
+    host = Lookout()
+    host.over(5)
+    assert host.until(THROTTLED, gpu_memory_untold=("gpu1",)) == 5
+    assert host.verdict.reasons == ("sensor_unknown: gpu_memory of gpu1 cannot be read",)
+    assert host.until(ACCEPTING) == 60
+
+
+def test_a_card_that_was_full_and_tells_nothing_more_is_not_empty_because_others_are() -> None:
+    careless = Lookout(replace(LAPTOP, unknown_sensor="ignore"))
+    careless.until(PAUSED, gpu_memory_ppm=990_000)
+    assert set(careless.over(600, gpu_memory_ppm=100, gpu_memory_untold=("gpu1",), gpu_memory_ceased=True)) == {PAUSED}
+    careless.until(ACCEPTING, gpu_memory_ppm=100, gpu_memory_untold=("gpu2",))
+    careless.until(PAUSED, gpu_memory_ppm=990_000, gpu_memory_untold=("gpu1",), gpu_memory_ceased=True)
+    assert careless.verdict.reasons[0].endswith("; not known of gpu1"), "what is shown says what it leaves out"
+
+
 def test_a_card_that_is_too_hot_counts_though_another_does_not_tell() -> None:
     careless = Lookout(replace(LAPTOP, unknown_sensor="ignore"))
     careless.until(PAUSED, gpu_temperature_c=95, gpu_heat_untold=("gpu1",), gpu_heat_ceased=True)

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from gridops.base.errors import Failed
+from gridops.model.fleet import DeviceKind
 from gridops.model.policy import Sensor
 from gridops_agent.core.protection import GpuFault, GpuTrouble
 from gridops_agent.platform import here
@@ -24,7 +25,7 @@ from gridops_agent.sensors.bounded import Bounded
 from gridops_agent.sensors.cards import Card, Cards, Condition
 from gridops_agent.sensors.host import Battery
 from gridops_agent.sensors.said import Said
-from gridops_agent.sensors.senses import FRESH_S, CardSense, HostSense, Readings, faults, sample, together
+from gridops_agent.sensors.senses import FRESH_S, CardSense, HostSense, Readings, Told, faults, sample, together
 
 GIB = 1 << 30
 
@@ -286,7 +287,7 @@ def test_a_card_that_tells_no_temperature_is_not_hidden_by_the_others() -> None:
     assert Sensor.GPU_TEMPERATURE not in seen.absent
     assert sample(1, Cards(cards=(card(), card(id="gpu1"))), readings()).gpu_heat_untold == ()
     assert not seen.gpu_heat_ceased
-    assert sample(1, Cards(cards=(card(), mute)), readings(), frozenset({"gpu1"})).gpu_heat_ceased
+    assert sample(1, Cards(cards=(card(), mute)), readings(), Told(heat=frozenset({"gpu1"}))).gpu_heat_ceased
     lost = card(id="gpu1", temperature_c=None, condition=Condition.LOST)
     assert sample(1, Cards(cards=(card(), lost)), readings()).gpu_heat_untold == (), "its fault is told"
 
@@ -300,6 +301,27 @@ def test_a_card_that_told_its_temperature_and_ceases_is_remembered(tmp_path: Pat
     time.sleep(FRESH_S + 0.05)
     seen = senses.read()
     assert (seen.gpu_temperature_c, seen.gpu_heat_untold, seen.gpu_heat_ceased) == (61, ("gpu1", "gpu2"), True)
+
+
+def test_a_card_that_does_not_tell_how_full_it_is_is_not_hidden_by_the_fullest() -> None:
+    mute, silent = card(id="gpu1", used_bytes=None), card(id="gpu2", condition=Condition.SILENT)
+    seen = sample(1, Cards(cards=(card(), mute, silent)), readings())
+    assert (seen.gpu_memory_ppm, seen.gpu_memory_untold, seen.gpu_memory_ceased) == (750_000, ("gpu1", "gpu2"), False)
+    assert sample(1, Cards(cards=(card(), mute)), readings(), Told(memory=frozenset({"gpu1"}))).gpu_memory_ceased
+    unified = card(id="unified0", kind=DeviceKind.UNIFIED, used_bytes=None)
+    lost = card(id="gpu1", used_bytes=None, condition=Condition.LOST)
+    assert sample(1, Cards(cards=(card(), unified, lost)), readings()).gpu_memory_untold == ()
+
+
+def test_a_card_that_told_how_full_it_is_and_ceases_is_remembered(tmp_path: Path) -> None:
+    now = [Cards(cards=(card(), card(id="gpu1", used_bytes=7 * GIB), card(id="gpu2", used_bytes=None)))]
+    senses = HostSense(here(), CardSense((Bounded("nvml", lambda: now[0], 2),)), tmp_path, lambda: ())
+    seen = senses.read()
+    assert (seen.gpu_memory_ppm, seen.gpu_memory_untold, seen.gpu_memory_ceased) == (875_000, ("gpu2",), False)
+    now[0] = Cards(cards=(card(), card(id="gpu1", used_bytes=None), card(id="gpu2", used_bytes=None)))
+    time.sleep(FRESH_S + 0.05)
+    seen = senses.read()
+    assert (seen.gpu_memory_ppm, seen.gpu_memory_untold, seen.gpu_memory_ceased) == (750_000, ("gpu1", "gpu2"), True)
 
 
 def test_cards_in_trouble_are_told_apart() -> None:

@@ -30,9 +30,13 @@ def pressed(host: Host, sample: Sample) -> Sample:
     of_ram, of_gpus = sample.ram_ppm, sample.gpu_memory_ppm
     if ram and sample.ram_ppm is not None:
         of_ram = _pressure(ram[0], planned_bytes(host, ram[0].id, ram_id), sample.ram_ppm)
+    # What others use of a card that never told is reported as all of it, so that nothing is planned there. That is no
+    # reading: as pressure it would pause the host, and hidden behind the fullest card it would be taken for well.
+    told = [d for d in gpus if d.external_ms is not None]
     if gpus and sample.gpu_memory_ppm is not None:
-        of_gpus = max(_pressure(d, planned_bytes(host, d.id, ram_id), 0) for d in gpus)
-    return replace(sample, ram_ppm=of_ram, gpu_memory_ppm=of_gpus)
+        of_gpus = max((_pressure(d, planned_bytes(host, d.id, ram_id), 0) for d in told), default=None)
+    untold = tuple(sorted({*sample.gpu_memory_untold, *(d.id for d in gpus if d.external_ms is None)}))
+    return replace(sample, ram_ppm=of_ram, gpu_memory_ppm=of_gpus, gpu_memory_untold=untold)
 
 
 def _pressure(device: DeviceReport, planned: int, used_ppm: int) -> int:

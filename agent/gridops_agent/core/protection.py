@@ -61,7 +61,11 @@ class Sample:
     ram_ppm: int | None = None
     """Used share of host RAM, everybody's use (what can be given back at once, such as caches, is not used)."""
     gpu_memory_ppm: int | None = None
-    """Used share of the memory of the fullest card, everybody's use."""
+    """Used share of the memory of the fullest card of those that tell, everybody's use."""
+    gpu_memory_untold: tuple[str, ...] = ()
+    """Cards that are here and do not tell how full they are: the fullest one may be fuller than is known."""
+    gpu_memory_ceased: bool = False
+    """One of them told before, so it may be the one that was too full; who never told was not."""
     cpu_ppm: int | None = None
     """Share of all CPUs that is busy with what is not our engines, over the last seconds."""
     load_ppm: int | None = None

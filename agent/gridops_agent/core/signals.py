@@ -74,19 +74,15 @@ class _Made:
         yield from self._activity()
         yield from self._battery()
         yield from self._heat(Sensor.TEMPERATURE, codes.TOO_HOT, self.sample.temperature_c, self.rules.thermal)
-        for made in self._heat(
-            Sensor.GPU_TEMPERATURE, codes.GPU_TOO_HOT, self.sample.gpu_temperature_c, self.rules.gpu_thermal
-        ):
-            # A card that is too hot is, whoever else is silent; that the others are cool does not make a silent one so.
-            ceased = self.sample.gpu_heat_ceased and not made.bad
-            yield replace(made, well=False, blind=True) if ceased else made
+        s, rules = self.sample, self.rules
+        heat = self._heat(Sensor.GPU_TEMPERATURE, codes.GPU_TOO_HOT, s.gpu_temperature_c, rules.gpu_thermal)
+        yield from _unhidden(heat, s.gpu_heat_untold, ceased=s.gpu_heat_ceased)
         yield from self._yes_or_no(
             Sensor.THERMAL_THROTTLING, codes.SLOWED_BY_HEAT, self.sample.thermal_throttling, Level.THROTTLE
         )
         yield from self._levels(Sensor.MEMORY, codes.MEMORY_PRESSURE, self.sample.ram_ppm, self.rules.memory)
-        yield from self._levels(
-            Sensor.GPU_MEMORY, codes.GPU_MEMORY_PRESSURE, self.sample.gpu_memory_ppm, self.rules.gpu_memory
-        )
+        memory = self._levels(Sensor.GPU_MEMORY, codes.GPU_MEMORY_PRESSURE, s.gpu_memory_ppm, rules.gpu_memory)
+        yield from _unhidden(memory, s.gpu_memory_untold, ceased=s.gpu_memory_ceased)
         yield from self._most(Sensor.CPU, codes.CPU_BUSY, self.sample.cpu_ppm, self.rules.cpu_ppm)
         yield from self._most(Sensor.LOAD, codes.LOAD_HIGH, self.sample.load_ppm, self.rules.load_ppm)
         yield from self._disk()
@@ -104,7 +100,8 @@ class _Made:
         return replace(base, share_ppm=max(self.rules.unknown_ppm, self.rules.throttled_ppm), unknown=True)
 
     def _named(self, sensor: Sensor) -> str:
-        untold = self.sample.gpu_heat_untold if sensor is Sensor.GPU_TEMPERATURE else ()
+        s = self.sample
+        untold = {Sensor.GPU_TEMPERATURE: s.gpu_heat_untold, Sensor.GPU_MEMORY: s.gpu_memory_untold}.get(sensor, ())
         return f"{sensor.value} of {' and '.join(untold)}" if untold else sensor.value
 
     def _counts(self, sensor: Sensor) -> bool:
@@ -118,7 +115,7 @@ class _Made:
             Sensor.CPU: s.cpu_ppm is not None,
             Sensor.DISK: s.disk_free_bytes is not None,
             Sensor.GPU_HEALTH: s.gpu_faults is not None,
-            Sensor.GPU_MEMORY: s.gpu_memory_ppm is not None,
+            Sensor.GPU_MEMORY: s.gpu_memory_ppm is not None and not s.gpu_memory_untold,
             Sensor.GPU_TEMPERATURE: s.gpu_temperature_c is not None and not s.gpu_heat_untold,
             Sensor.LOAD: s.load_ppm is not None,
             Sensor.MEMORY: s.ram_ppm is not None,
@@ -237,6 +234,13 @@ class _Made:
             recovery_ms=self.rules.recovery_ms,
             share_ppm=self.rules.throttled_ppm,
         )
+
+
+def _unhidden(made: Iterator[Signal], untold: tuple[str, ...], *, ceased: bool) -> Iterator[Signal]:
+    """A card that is over a threshold is, whoever else is silent; that the others are well makes no silent one so."""
+    for one in made:
+        named = replace(one, text=f"{one.text}; not known of {' and '.join(untold)}") if untold else one
+        yield replace(named, well=False, blind=True) if ceased and not one.bad else named
 
 
 def _discharging(sample: Sample) -> bool | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -92,6 +92,21 @@ class Readings:
     disk_free: Said[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Cards that have told something since the agent started, by what they told."""
+
+    heat: frozenset[str] = frozenset()
+    memory: frozenset[str] = frozenset()
+
+    def also(self, cards: Cards) -> Told:
+        """With what they tell now."""
+        return Told(
+            self.heat | {card.id for card in cards.cards if card.temperature_c is not None},
+            self.memory | {card.id for card in cards.cards if _fullness(card) is not None},
+        )
+
+
 class HostSense:
     """One sample for the protection loop. `ours` are the processes whose work is not somebody else's."""
 
@@ -106,8 +121,7 @@ class HostSense:
         self._throttling = self._table.throttling(self._ask)
         self._idle: tuple[float, Said[int]] | None = None
         self._host = Bounded("the machine's own sensors", self._look, HOST_PATIENCE_S)
-        self._told: frozenset[str] = frozenset()
-        """Cards that have told how hot they are since the agent started."""
+        self._told = Told()
         self.why: tuple[str, ...] = ()
         """What the newest sample could not read, and why."""
 
@@ -116,7 +130,7 @@ class HostSense:
         cards = self._cards.look()
         readings, why = self._host.ask()
         self.why = tuple(w for w in (why, *_whys(readings)) if w)[: limits.SENSOR_REASONS]
-        self._told |= {card.id for card in cards.cards if card.temperature_c is not None}
+        self._told = self._told.also(cards)
         return sample(_boottime_ms(), cards, readings, self._told)
 
     def _look(self) -> Readings:
@@ -153,18 +167,14 @@ class HostSense:
 _NOTHING = Readings(Said(), Said(), Said(), Said(), Said(), Said(), Said(), Said(), Said())
 
 
-def sample(mono_ms: int, cards: Cards, seen: Readings | None, told: frozenset[str] = frozenset()) -> Sample:
-    """Readings as protection takes them. Nothing from the machine itself is nothing known. `told`: cards that have
-    told their temperature before."""
+def sample(mono_ms: int, cards: Cards, seen: Readings | None, told: Told = Told()) -> Sample:
+    """Readings as protection takes them. Nothing from the machine itself is nothing known. `told`: by which cards."""
     known = seen if seen is not None else _NOTHING
     power = known.battery.value
     wells = [card for card in cards.cards if card.condition is Condition.WELL]
     hot = [card.temperature_c for card in wells if card.temperature_c is not None]
-    full = [
-        card.used_bytes * PPM // card.total_bytes
-        for card in wells
-        if card.kind is DeviceKind.GPU and card.used_bytes is not None and card.total_bytes
-    ]
+    full = [share for card in wells if card.kind is DeviceKind.GPU and (share := _fullness(card)) is not None]
+    mute, vague = _untold(cards, lambda card: card.temperature_c), _untold(_gpus(cards), _fullness)
     return Sample(
         mono_ms=mono_ms,
         idle_ms=known.idle.value,
@@ -173,11 +183,13 @@ def sample(mono_ms: int, cards: Cards, seen: Readings | None, told: frozenset[st
         battery_ppm=power.charge_ppm if power is not None else None,
         temperature_c=known.temperature.value,
         gpu_temperature_c=max(hot, default=None),
-        gpu_heat_untold=_heat_untold(cards),
-        gpu_heat_ceased=not told.isdisjoint(_heat_untold(cards)),
+        gpu_heat_untold=mute,
+        gpu_heat_ceased=not told.heat.isdisjoint(mute),
         thermal_throttling=_throttled(known.throttling, wells),
         ram_ppm=known.ram_ppm.value,
         gpu_memory_ppm=max(full, default=None),
+        gpu_memory_untold=vague,
+        gpu_memory_ceased=not told.memory.isdisjoint(vague),
         cpu_ppm=known.cpu.value,
         load_ppm=known.load.value,
         disk_free_bytes=known.disk_free.value,
@@ -202,13 +214,23 @@ def faults(cards: Cards) -> tuple[GpuFault, ...] | None:
     return None if unknown and not found else tuple(found)
 
 
-def _heat_untold(cards: Cards) -> tuple[str, ...]:
-    """Cards that are here and tell no temperature; of one that is lost its fault is told."""
+def _untold(cards: Cards, reading: Callable[[Card], int | None]) -> tuple[str, ...]:
+    """Cards that are here and do not tell; of one that is lost its fault is told."""
     return tuple(
         card.id
         for card in cards.cards
-        if card.condition is not Condition.LOST and (card.condition is Condition.SILENT or card.temperature_c is None)
+        if card.condition is not Condition.LOST and (card.condition is Condition.SILENT or reading(card) is None)
     )
+
+
+def _gpus(cards: Cards) -> Cards:
+    """Those with memory of their own."""
+    return replace(cards, cards=tuple(card for card in cards.cards if card.kind is DeviceKind.GPU))
+
+
+def _fullness(card: Card) -> int | None:
+    """Used share of its memory."""
+    return card.used_bytes * PPM // card.total_bytes if card.used_bytes is not None and card.total_bytes else None
 
 
 def _throttled(cpu: Said[bool], wells: list[Card]) -> bool | None:
