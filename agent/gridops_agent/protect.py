@@ -15,6 +15,7 @@ from gridops.base.codes import refusals
 from gridops.base.errors import GridopsError
 from gridops.model.policy import ClassProtection, Sensor, protection_default
 from gridops_agent.alarms import Alarms
+from gridops_agent.clock import SystemClock
 from gridops_agent.core.events import StateChanged
 from gridops_agent.core.pressure import pressed
 from gridops_agent.core.protection import Guard, Sample, Verdict
@@ -24,6 +25,7 @@ from gridops_agent.front import Front
 from gridops_agent.ledger import Unwritable
 from gridops_agent.memory import Memory
 from gridops_agent.overrides import Overrides
+from gridops_agent.readouts import Readouts
 
 TICK_S = 1.0
 PATIENCE_S = 5.0
@@ -47,6 +49,7 @@ class Parts:
     overrides: Overrides
     senses: Senses
     boottime_ms: Callable[[], int]
+    wall_ms: Callable[[], int] = lambda: SystemClock().wall_ms()
     show: Callable[[], None] = lambda: None
     """Called when there is something new to show people."""
 
@@ -61,7 +64,9 @@ class Protection:
         self._told_ms: int | None = None
         self.faults: tuple[str, ...] = ()
         self.sample: Sample | None = None
-        """The newest look, for `status`."""
+        """The newest look, weighed against the plan."""
+        self.readouts = Readouts()
+        """The same as it was read, for `status`."""
 
     async def run(self) -> None:
         """Look for ever."""
@@ -77,7 +82,9 @@ class Protection:
         """One look and what follows from it. Raises Unwritable; the front has followed all the same."""
         parts = self._parts
         host = parts.memory.host
-        self.sample = pressed(host, await self._sense())
+        seen = await self._sense()
+        self.readouts.note(seen, parts.wall_ms())
+        self.sample = pressed(host, seen)
         override = await asyncio.to_thread(parts.overrides.now)
         look = Look(self.sample, parts.front.in_flight.total() > 0, override, self.faults)
         self._guard, verdict = judge(self._guard, look, self._rules())

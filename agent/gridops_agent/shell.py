@@ -397,4 +397,4 @@ class Agent:
     def _write_status(self) -> None:
         talk = "stale" if self._talk == "fresh" and not self.hours.fresh() else self._talk
         live = Live(os.getpid(), self._clock.wall_ms(), self._heard_ms, talk, self._readings())
-        write_live(self.config.status, self.memory.host, live)
+        write_live(self.config.status, self.memory.host, live, self.protection.readouts.rows())

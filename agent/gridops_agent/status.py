@@ -25,6 +25,7 @@ from gridops.base.ids import Digest, short
 from gridops.base.record import to_data
 from gridops.base.units import render_bytes, render_ms
 from gridops.disk.atomic import write_atomic
+from gridops_agent import readouts
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
 from gridops_agent.core.report import Readings, inventory
@@ -58,8 +59,11 @@ class Live:
     readings: Readings
 
 
-def write_live(path: Path, host: Host, live: Live) -> None:
-    """Leave the live part for `status`. A full disk must not stop the agent: then nothing is left, nor anything old."""
+def write_live(path: Path, host: Host, live: Live, sensors: tuple[readouts.Row, ...] = ()) -> None:
+    """Leave the live part for `status`; `sensors`: what each said last.
+
+    A full disk must not stop the agent: then nothing is left, nor anything old.
+    """
     seen = inventory(host, live.readings)
     document = {
         "pid": live.pid,
@@ -81,6 +85,7 @@ def write_live(path: Path, host: Host, live: Live) -> None:
             for d in seen.devices
         ],
         "unread": list(live.readings.unread)[: limits.SENSOR_REASONS],
+        "sensors": list(sensors),
         "in_flight": {r.incarnation: r.in_flight for r in seen.residencies if r.incarnation is not None},
         "external": [{"model": r.profile, "port": r.port, "detail": r.detail} for r in live.readings.external],
         "disk_free_bytes": seen.disk_free_bytes,
@@ -127,6 +132,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "endpoint": live.get("endpoint"),
         "devices": live.get("devices", []),
         "unread": live.get("unread", []),
+        "sensors": live.get("sensors", []),
         "runtimes": live.get("runtimes", []),
         "disk_free_bytes": live.get("disk_free_bytes"),
         "transfers": live.get("transfers", []),
@@ -269,6 +275,7 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
         lines.append(f"fetched on a guess for {row['profile']}  {render_bytes(row['size_bytes'])}, not used yet")
     unsent = f", {seen['receipts_owed']} receipts not yet acknowledged" if seen["receipts_owed"] else ""
     lines.append(f"last command {seen['last_command']}, {seen['open_commands']} open{unsent}")
+    lines += readouts.lines(seen["sensors"], now_ms)
     lines += [f"not read: {reason}" for reason in seen.get("unread", [])]
     for row in seen["external"]:
         lines.append(f"{row['model']}  external  port {row['port']}  {row['detail']}")

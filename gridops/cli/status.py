@@ -18,7 +18,7 @@ from gridops.base import limits
 from gridops.base.errors import Unreachable
 from gridops.base.ids import ScopeName, short
 from gridops.base.units import counted, parse_instant, render_clock, render_ms
-from gridops.cli import exits
+from gridops.cli import exits, status_host
 from gridops.cli.client import Client, connect
 from gridops.cli.host import Controller, said_of
 from gridops.cli.output import Context, context_of, dump_json
@@ -37,15 +37,17 @@ def register(app: typer.Typer) -> None:
 
 def status(
     ctx: typer.Context,
+    host: Annotated[str | None, typer.Argument(metavar="HOST", help="Only this host, in detail.")] = None,
     exit_status: Annotated[bool, typer.Option("--exit-status", help="Exit 1 if anything needs attention.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C.")] = False,
     controller: Controller = None,
 ) -> int:
-    """Show what is, per scope and model.
+    """Show what is, per scope and model; of one host what it holds, what it fetches and how far that is.
 
     \b
     Examples:
       gridops status
+      gridops status forge
       gridops status -o wide
       gridops status --exit-status -o json > status.json
 
@@ -54,19 +56,21 @@ def status(
     context = context_of(ctx)
     context.check(("text", "wide", "json"))
     client = connect(context, controller)
-    code = show(context, client)
+    code = show(context, client, host)
     while watch:
         time.sleep(2)
-        code = show(context, client)
+        code = show(context, client, host)
     return code if exit_status or code != exits.FAILED else exits.OK
 
 
-def show(context: Context, client: Client) -> int:
+def show(context: Context, client: Client, host: str | None = None) -> int:
     """Ask once and print; 0, 1 if anything needs attention, 69 if nobody answered. Raises when nothing can be shown."""
     try:
         document: Doc = client.get("/v1/status")
     except Unreachable as silence:
         return _show_stored(context, silence)
+    if host is not None:
+        return _show_host(context, status_host.document(document, host))
     document["scopes"] = [s for s in document["scopes"] if context.wants(ScopeName(s["scope"]))]
     now_ms = parse_instant(document["time"])
     _compare_clocks(context, now_ms - time.time_ns() // 1_000_000)
@@ -78,6 +82,12 @@ def show(context: Context, client: Client) -> int:
         }
     )
     return exits.FAILED if attention(document) else exits.OK
+
+
+def _show_host(context: Context, document: Doc) -> int:
+    shown = "\n".join(status_host.lines(document, _columns(context)))
+    context.emit({"text": lambda: shown, "wide": lambda: shown, "json": lambda: dump_json(document)})
+    return exits.FAILED if status_host.attention(document) else exits.OK
 
 
 def _compare_clocks(context: Context, ahead_ms: int) -> None:
@@ -253,14 +263,14 @@ def _hosts(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iter
     draining = sum(h["draining"] for h in hosts)
     yield f"hosts {len(hosts)}: {heard} heard" + (f", {draining} draining" if draining else "")
     if not wide and len(hosts) > 12:
-        hosts = [h for h in hosts if not h["heard"] or said_of(h) or h["alarms"]]
+        hosts = [h for h in hosts if not h["heard"] or said_of(h) or h["alarms"] or h.get("transfers")]
     rows = [
         (
             h["host"],
             h["state"],
             _ago(h.get("seen"), now_ms) if h.get("seen") else "never seen",
             _running(h) or "-",
-            ", ".join((*said_of(h), *h["alarms"])),
+            ", ".join((*said_of(h), *status_host.fetching(h), *h["alarms"])),
         )
         for h in hosts
     ]

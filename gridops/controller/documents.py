@@ -11,7 +11,7 @@ from gridops.model.learned import Learned
 from gridops.model.plan import Decision, Plan, ReadSet, Retirement, Unplaced
 from gridops.model.policy import ActionClass
 from gridops.model.snapshot import Residency, Snapshot
-from gridops.protocol.messages import Facts
+from gridops.protocol.messages import Facts, Transfer
 
 
 @record
@@ -176,6 +176,9 @@ class HostDoc:
     held: str | None = None
     alarms: tuple[str, ...] = ()
     residencies: tuple[Residency, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    """What it fetches now, as its newest heartbeat said."""
+    disk_free_bytes: int | None = None
 
 
 @record

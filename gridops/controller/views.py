@@ -330,6 +330,9 @@ def _host(view: View, host: HostId) -> d.HostDoc:
         held=(book.outbox.held if book is not None else None) or view.state.held(host),
         alarms=heard.alarms if heard is not None else (),
         residencies=report.residencies if report is not None else (),
+        # Progress of a host that is silent is no progress.
+        transfers=(heard.heartbeat.inventory.transfers or ()) if heard is not None and is_fresh else (),
+        disk_free_bytes=report.disk_free_bytes if report is not None else None,
     )
 
 

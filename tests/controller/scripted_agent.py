@@ -25,7 +25,7 @@ from gridops.protocol import fresh
 from gridops.protocol import receipts as chain_of_receipts
 from gridops.protocol.alarm import Alarm
 from gridops.protocol.fence import Cancel, Execute, Fence, Reject, Repeat, Standing, Voided
-from gridops.protocol.messages import Beat, Body, Directive, Heartbeat, Inventory, Outcome, Term
+from gridops.protocol.messages import Beat, Body, Directive, Heartbeat, Inventory, Outcome, Term, Transfer
 from gridops.protocol.open import open_directive
 from gridops.protocol.receipts import Receipts, Statement, new_receipts
 from gridops.trust.envelope import seal
@@ -65,6 +65,8 @@ class Room:
     backend: str = "cpu"
     measured: tuple[Measured, ...] | None = None
     """What its qualifications came to."""
+    transfers: tuple[Transfer, ...] | None = None
+    """What it says that it fetches."""
 
     def bump(self) -> None:
         self.generation += 1
@@ -177,6 +179,7 @@ class ScriptedAgent:
             prefetched=tuple(self.room.guesses) or None,
             abilities=self.room.abilities,
             measured=self.room.measured,
+            transfers=self.room.transfers,
         )
 
     def replicas(self) -> dict[str, str]:

@@ -10,6 +10,8 @@ import re
 import jsonschema
 import pytest
 
+from gridops.base.canon import digest_bytes
+from gridops.base.ids import Digest, HostId
 from gridops.base.record import adapter, to_data
 from gridops.controller import documents as d
 from gridops.controller import log, views
@@ -20,6 +22,7 @@ from gridops.controller.endpoints import ROUTES
 from gridops.controller.measures import metrics
 from gridops.controller.metrics import Counters, Family, Histogram, render
 from gridops.controller.openapi import document
+from gridops.protocol.messages import Transfer
 from tests.controller.fleet import Desk
 
 
@@ -55,6 +58,20 @@ def test_every_answer_is_what_its_published_schema_says(desk: Desk) -> None:
     for name, answer in answers.items():
         schema = {"$ref": f"#/components/schemas/{name}", "components": made["components"]}
         jsonschema.Draft202012Validator(schema).validate(to_data(answer))
+
+
+def test_status_tells_what_a_host_fetches_while_it_is_heard(desk: Desk) -> None:
+    moving = Transfer(artifact=Digest(digest_bytes(b"x")), source="hf", done_bytes=3, size_bytes=9)
+    desk.fleet.agents["alpha"].room.transfers = (moving,)
+    desk.settle(2)
+    shown = {h.host: h for h in views.status(desk.controller.view()).hosts}
+    assert shown[HostId("alpha")].transfers == (moving,)
+    assert shown[HostId("alpha")].disk_free_bytes == 100 << 30
+    assert shown[HostId("beta")].transfers == ()
+    desk.clock.pass_by(600_000)
+    desk.beat("beta")
+    shown = {h.host: h for h in views.status(desk.controller.view()).hosts}
+    assert (shown[HostId("alpha")].heard, shown[HostId("alpha")].transfers) == (False, ())
 
 
 def test_only_signed_bodies_change_anything() -> None:

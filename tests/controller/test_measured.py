@@ -116,3 +116,21 @@ def test_who_was_declared_too_large_finds_room_once_a_host_says_that_it_measured
     cards.settle(ROOM_STEP_MS // 1_000 + 12)
     assert cards.ready() == ["coder/1"]
     cards.controller.close()
+
+
+def test_a_measurement_alone_is_a_trigger_once_and_so_is_its_end(cards: Desk) -> None:
+    cards.settle(2)
+    scope = cards.controller.soft.scope(DEFAULT)
+    made, room = scope.plans, cards.fleet.agents["alpha"].room
+    room.measured = (measured(cards),)  # no generation moves: nothing of the machine has changed
+    cards.settle(3)
+    assert (scope.plans, needs(cards)["alpha"]) == (made + 1, FOUND)
+    cards.settle(5)
+    assert scope.plans == made + 1, "the same evidence, heard again, is no news"
+    room.measured = tuple(sorted((*room.measured, measured(cards, FOUND, b"two")), key=lambda m: m.evidence))
+    cards.settle(3)
+    assert scope.plans == made + 2
+    room.measured = None
+    cards.settle(3)
+    assert (scope.plans, needs(cards)["alpha"]) == (made + 3, DECLARED)
+    cards.controller.close()

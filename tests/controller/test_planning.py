@@ -35,7 +35,7 @@ def plans(desk: Desk) -> int:
     return desk.controller.soft.scope(DEFAULT).plans
 
 
-def test_a_new_measurement_is_no_trigger(desk: Desk) -> None:
+def test_a_new_reading_is_no_trigger(desk: Desk) -> None:
     desk.settle(2)
     before, made = print_of(desk), plans(desk)
     for agent in desk.fleet.agents.values():

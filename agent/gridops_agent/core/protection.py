@@ -37,6 +37,17 @@ class GpuFault:
 
 
 @dataclass(frozen=True, slots=True)
+class CardSaid:
+    """What one card told: only shown, since the hottest and the fullest of them are what counts."""
+
+    id: str
+    temperature_c: int | None = None
+    memory_ppm: int | None = None
+    own_memory: bool = True
+    """It has memory of its own; one that shares the host's has no reading of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One look at the machine. Every reading may be None: it could not be read."""
 
@@ -78,6 +89,8 @@ class Sample:
     """Cards in trouble; empty: none is. None: nobody could be asked."""
     gpus: int = 0
     """Cards of this machine, those in trouble included."""
+    cards: tuple[CardSaid, ...] = ()
+    """Each card by itself."""
     absent: frozenset[Sensor] = frozenset()
     """Sensors that this machine certainly does not have (no battery, no card). They are neither well nor unknown."""
 

@@ -18,7 +18,7 @@ from gridops.base.units import PPM
 from gridops.model.fleet import DeviceKind
 from gridops.model.policy import Sensor
 from gridops_agent import facts
-from gridops_agent.core.protection import GpuFault, GpuTrouble, Sample
+from gridops_agent.core.protection import CardSaid, GpuFault, GpuTrouble, Sample
 from gridops_agent.platform.base import Platform
 from gridops_agent.platform.table import Mechanisms, mechanisms
 from gridops_agent.sensors import host
@@ -196,6 +196,7 @@ def sample(mono_ms: int, cards: Cards, seen: Readings | None, told: Told = Told(
         network_up=known.network.value,
         gpu_faults=faults(cards),
         gpus=len({card.parent or card.id for card in cards.cards}),
+        cards=tuple(_said(card) for card in cards.cards),
         absent=_absent(known, cards, wells),
     )
 
@@ -221,6 +222,13 @@ def _untold(cards: Cards, reading: Callable[[Card], int | None]) -> tuple[str, .
         for card in cards.cards
         if card.condition is not Condition.LOST and (card.condition is Condition.SILENT or reading(card) is None)
     )
+
+
+def _said(card: Card) -> CardSaid:
+    """One card for people. What a card that does not answer said before is no reading of now."""
+    well = card.condition is Condition.WELL
+    heat, full = (card.temperature_c, _fullness(card)) if well else (None, None)
+    return CardSaid(card.id, heat, full, own_memory=card.kind is DeviceKind.GPU)
 
 
 def _gpus(cards: Cards) -> Cards:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gridops.base.codes.placement import HELD_DISRUPTION, HELD_MOVES, HELD_WINDOW, KEEPS_FAILING
-from gridops.base.ids import HostId, ScopeName, short
+from gridops.base.ids import Digest, HostId, ScopeName, short
 from gridops.base.units import render_ms
 from gridops.controller.core import rows as r
 from gridops.controller.core.apply import lock_of
@@ -73,6 +73,7 @@ def fingerprint(
         parent=book.target_digest,
         mode=(standing.mode.mode, standing.mode.automatic),
         hosts=hosts,
+        measured=_measured(soft, roster, scope),
         written_off=_written_off(state),
         given_up=tuple((g.replica, g.was.old) for g in down),
         failing=failing(rights),
@@ -80,6 +81,12 @@ def fingerprint(
         applying=lock_of(book, now_ms) is not None,
         waiting=now_ms // step_ms if step_ms else 0,
     )
+
+
+def _measured(soft: Soft, roster: Roster, scope: ScopeName) -> tuple[tuple[HostId, Digest], ...]:
+    """By which measurements footprints are known, in one order."""
+    heard = [(h.id, soft.hosts[h.id].report.measured) for h in roster.hosts_of(scope) if h.id in soft.hosts]
+    return tuple(sorted((host, one.evidence) for host, measured in heard for one in measured or ()))
 
 
 def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: int, version: str) -> Inputs | None:

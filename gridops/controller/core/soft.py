@@ -41,7 +41,8 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """All that may make a plan necessary. Equal fingerprints, no new plan: a new measurement is no trigger."""
+    """All that may make a plan necessary. Equal fingerprints, no new plan: a new reading is no trigger. What a
+    qualification measured is none: it is a fact of a config from then on, by which footprints change."""
 
     desired: Digest
     drains: tuple[HostId, ...]
@@ -50,6 +51,8 @@ class Fingerprint:
     """The mode and everything that it permits by itself."""
     hosts: tuple[tuple[str, str, str, int], ...]
     """Host, whether it is heard, its own state, its generation."""
+    measured: tuple[tuple[HostId, Digest], ...]
+    """Host and evidence of everything that was measured there: each is a trigger once, and so is what is taken back."""
     written_off: tuple[HostId, ...]
     given_up: tuple[tuple[ReplicaId, str], ...]
     """Replicas that nobody starts again by themselves, and what became of each."""
