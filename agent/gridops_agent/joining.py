@@ -31,7 +31,8 @@ from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config, write_config
 from gridops_agent.engines import engines
 from gridops_agent.gauge import Gauge
-from gridops_agent.ledger import Identity, Ledger
+from gridops_agent.ledger import Ledger
+from gridops_agent.ledger_rows import Identity
 from gridops_agent.platform import here
 from gridops_agent.sensors.senses import CardSense
 from gridops_agent.statefolder import keep_roots

@@ -1,9 +1,9 @@
 """The ledger: what this host has promised and done, in SQLite. The only module of the agent that opens sqlite3.
 
-One transaction per step of the heart, written with synchronous=FULL before any effect of that step. Each row carries
-the digest of its content, bodies and receipts carry the digest of the one before them, and both are checked when the
-ledger is opened. A ledger that does not verify is set aside and never read as if it were empty: `damage` says so, and
-goes on saying so after restarts, until the host is enrolled anew.
+One transaction per step of the heart, written with synchronous=FULL before any effect of that step. What a row is
+stands in `ledger_rows`. Each carries the digest of its content, receipts carry the digest of the one before them, and
+both are checked when the ledger is opened. A ledger that does not verify is set aside and never read as if it were
+empty: `damage` says so, and goes on saying so after restarts, until the host is enrolled anew.
 """
 
 from __future__ import annotations
@@ -14,19 +14,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from gridops.base import canon
-from gridops.base.errors import BadSetup, Failed, Refusal
-from gridops.base.ids import DeviceId, Digest, HostId
-from gridops.base.record import Malformed, digest_of, from_bytes, record, to_bytes
+from gridops.base.errors import BadSetup, Failed
+from gridops.base.record import Malformed, from_bytes, to_bytes
 from gridops.disk.quarantine import set_aside
-from gridops.protocol.fence import Decided, Fence, new_fence
-from gridops.protocol.messages import Head, Receipt, Term
-from gridops.protocol.receipts import Receipts, new_receipts
-from gridops.trust.root import RootChain, genesis, walk
-from gridops_agent.core.state import Brake, Command, Count, Guess, Held, Host, LastWord
+from gridops.protocol.messages import Receipt
+from gridops_agent.core.state import Host
 from gridops_agent.ledger_forms import FORM, migration
+from gridops_agent.ledger_rows import (
+    HOST_KINDS,
+    KINDS,
+    FileProof,
+    Identity,
+    Note,
+    ReceiptsRow,
+    Rows,
+    broken_chain,
+    host_of,
+    root_rows,
+    row_digest,
+    rows_of,
+)
 
 _ROTTEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """What SQLite answers when a file is not what it wrote."""
@@ -35,69 +44,6 @@ T = TypeVar("T")
 
 class Unwritable(Failed):
     """A step could not be made durable; nothing of it may happen."""
-
-
-@record
-class Identity:
-    """Whose ledger this is."""
-
-    fleet: Digest
-    host: HostId
-    host_key: str
-
-
-@record
-class FenceRow:
-    term: Term
-    head: Head
-
-
-@record
-class ReceiptsRow:
-    head: int
-    prev: Digest
-    acked: int
-
-
-@record
-class RootRow:
-    text: str
-
-
-@record
-class Proof:
-    """A file whose SHA-256 was computed, and how the file looked then. Any change of the look voids it."""
-
-    sha256: Digest
-    look: str
-    """Size, times to the nanosecond, inode and device; as text, since such numbers exceed what JSON keeps exactly."""
-
-
-@record
-class Note:
-    """A small fact that is kept over restarts, such as the front's port."""
-
-    text: str
-
-
-_KINDS: Mapping[str, type[Any]] = MappingProxyType(
-    {
-        "identity": Identity,
-        "root": RootRow,
-        "fence": FenceRow,
-        "decided": Decided,
-        "receipts": ReceiptsRow,
-        "receipt": Receipt,
-        "word": LastWord,
-        "brake": Brake,
-        "command": Command,
-        "held": Held,
-        "count": Count,
-        "guess": Guess,
-        "proof": Proof,
-        "note": Note,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +75,7 @@ class Ledger:
         if path.exists():
             raise Failed(f"{path} exists already; nothing was changed")
         ledger = cls(_connect(path), None)
-        rows: dict[tuple[str, str], Any] = {("identity", ""): identity}
-        ledger._write(rows | _root_rows(roots), ())
+        ledger._write({("identity", ""): identity, **root_rows(roots)}, ())
         return ledger
 
     @classmethod
@@ -159,12 +104,12 @@ class Ledger:
     ) -> Ledger:
         aside = set_aside(path, f"the ledger does not verify: {damage.why}", now_ms)
         ledger = cls(_connect(path), Damage(damage.why, str(aside)))
-        rows: dict[tuple[str, str], Any] = {
+        rows: Rows = {
             ("identity", ""): identity,
             ("note", "damage"): Note(text=damage.why),
             ("note", "aside"): Note(text=str(aside)),
         }
-        ledger._write(rows | _root_rows(roots), ())
+        ledger._write({**rows, **root_rows(roots)}, ())
         return ledger
 
     @classmethod
@@ -189,61 +134,11 @@ class Ledger:
 
     def load(self, boot: str) -> Host:
         """Everything a host remembers. Raises BadSetup when the root documents do not hold."""
-        identity = self._one("identity", Identity)
-        if identity is None:
-            raise BadSetup("the ledger names no host")
-        chain, roots = self._chain(identity)
-        empty_fence = new_fence(identity.fleet, identity.host, identity.host_key)
-        empty_receipts = new_receipts(identity.fleet, identity.host, identity.host_key)
-        fence = self._one("fence", FenceRow)
-        chained = self._one("receipts", ReceiptsRow)
-        return Host(
-            boot=boot,
-            chain=chain,
-            roots=roots,
-            fence=empty_fence
-            if fence is None
-            else Fence(
-                fleet=identity.fleet,
-                host=identity.host,
-                host_key=identity.host_key,
-                term=fence.term,
-                head=fence.head,
-                decided=tuple(row for _, row in self._rows("decided", Decided)),
-            ),
-            receipts=empty_receipts
-            if chained is None
-            else Receipts(
-                fleet=identity.fleet,
-                host=identity.host,
-                head=chained.head,
-                prev=chained.prev,
-                acked=chained.acked,
-                kept=tuple(row for _, row in self._rows("receipt", Receipt)),
-            ),
-            last_word=self._one("word", LastWord) or LastWord(),
-            brake=self._one("brake", Brake) or Brake(),
-            commands=MappingProxyType({Digest(key): row for key, row in self._rows("command", Command)}),
-            held=MappingProxyType({Digest(key): row for key, row in self._rows("held", Held)}),
-            counts=MappingProxyType({DeviceId(key): row for key, row in self._rows("count", Count)}),
-            guesses=MappingProxyType({Digest(key): row for key, row in self._rows("guess", Guess)}),
-        )
-
-    def _chain(self, identity: Identity) -> tuple[RootChain, tuple[str, ...]]:
-        roots = tuple(row.text for _, row in self._rows("root", RootRow))
-        if not roots:
-            raise BadSetup(
-                "the ledger holds no root document any more",
-                hints=("join this host again with a new token: gridops-agent join TOKEN",),
-            )
-        try:
-            return walk(genesis(roots[0], identity.fleet), roots[1:]), roots
-        except Refusal as refusal:
-            raise BadSetup(f"the root documents in the ledger do not hold: {refusal.message}") from refusal
+        return host_of({(kind, key): row for kind in HOST_KINDS for key, row in self._rows(kind, KINDS[kind])}, boot)
 
     def write(self, old: Host, new: Host) -> None:
         """Make the difference durable, in one transaction. Raises Unwritable; then nothing of it is."""
-        before, after = _entries(old), _entries(new)
+        before, after = rows_of(old), rows_of(new)
         changed = {key: value for key, value in after.items() if before.get(key) is not value}
         changed = {key: value for key, value in changed.items() if before.get(key) != value}
         self._write(changed, tuple(key for key in before if key not in after))
@@ -257,10 +152,10 @@ class Ledger:
     def keep_note(self, key: str, text: str) -> None:
         self._write({("note", key): Note(text=text)}, ())
 
-    def proofs(self) -> Mapping[str, Proof]:
-        return MappingProxyType(dict(self._rows("proof", Proof)))
+    def proofs(self) -> Mapping[str, FileProof]:
+        return MappingProxyType(dict(self._rows("proof", FileProof)))
 
-    def keep_proof(self, path: str, proof: Proof | None) -> None:
+    def keep_proof(self, path: str, proof: FileProof | None) -> None:
         """Remember, or with None forget, that a file was proved."""
         if proof is None:
             self._write({}, (("proof", path),))
@@ -278,7 +173,7 @@ class Ledger:
         row = self._db.execute("SELECT value FROM entry WHERE kind = ? AND key = ?", (kind, key)).fetchone()
         return from_bytes(shape, row[0]) if row is not None else None
 
-    def _write(self, put: Mapping[tuple[str, str], Any], gone: tuple[tuple[str, str], ...]) -> None:
+    def _write(self, put: Rows, gone: tuple[tuple[str, str], ...]) -> None:
         if not put and not gone:
             return
         try:
@@ -293,14 +188,15 @@ class Ledger:
         hint = f"free some space: df -h {self._folder}; the agent goes on by itself"
         return Unwritable(f"the ledger in {self._folder} cannot be written: {error}", hints=(hint,))
 
-    def _transact(self, put: Mapping[tuple[str, str], Any], gone: tuple[tuple[str, str], ...]) -> None:
+    def _transact(self, put: Rows, gone: tuple[tuple[str, str], ...]) -> None:
+        rendered = [(key, to_bytes(put[key])) for key in sorted(put)]
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._db.executemany("DELETE FROM entry WHERE kind = ? AND key = ?", gone)
             self._db.executemany(
                 "INSERT INTO entry (kind, key, value, digest) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, digest = excluded.digest",
-                [(kind, key, raw, _digest(kind, key, raw)) for (kind, key), raw in _rendered(put)],
+                [(kind, key, raw, row_digest(kind, key, raw)) for (kind, key), raw in rendered],
             )
             self._db.execute("COMMIT")
         except BaseException:
@@ -322,62 +218,18 @@ class Ledger:
         if problems != ["ok"]:
             raise _Damaged(f"integrity check: {problems[0]}")
         for kind, key, value, digest in self._db.execute("SELECT kind, key, value, digest FROM entry"):
-            if not isinstance(value, bytes) or _digest(kind, key, value) != digest:
+            if not isinstance(value, bytes) or row_digest(kind, key, value) != digest:
                 raise _Damaged(f"row {kind}/{key} is not what was written")
             try:
-                from_bytes(_KINDS[kind], value)
+                from_bytes(KINDS[kind], value)
             except (KeyError, Malformed) as error:  # just what was written, and not by us
                 raise _newer(self._folder, f"row {kind}/{key}: {error}"[:300]) from error
         if self._one("identity", Identity) != identity:
             raise _Damaged("it belongs to another host, fleet or host key")
-        _verify_chains(tuple(row for _, row in self._rows("receipt", Receipt)), self._one("receipts", ReceiptsRow))
-
-
-def _verify_chains(kept: tuple[Receipt, ...], chained: ReceiptsRow | None) -> None:
-    """The newest receipts follow each other without a gap up to the head."""
-    by_number = {receipt.rseq: receipt for receipt in kept}
-    if chained is None:
-        if kept:
-            raise _Damaged("receipts without their head")
-        return
-    newest = by_number.get(chained.head)
-    if chained.head and (newest is None or digest_of(newest) != chained.prev):
-        raise _Damaged(f"receipt {chained.head} is missing or is not the one the chain ends with")
-    for receipt in kept:
-        before = by_number.get(receipt.rseq - 1)
-        if before is not None and receipt.prev != digest_of(before):
-            raise _Damaged(f"receipt {receipt.rseq} does not follow receipt {before.rseq}")
-
-
-def _entries(host: Host) -> dict[tuple[str, str], Any]:
-    """A host as rows. Values are the very objects of the host, so that an unchanged row is found without comparing."""
-    rows: dict[tuple[str, str], Any] = {
-        ("fence", ""): FenceRow(term=host.fence.term, head=host.fence.head),
-        ("receipts", ""): ReceiptsRow(head=host.receipts.head, prev=host.receipts.prev, acked=host.receipts.acked),
-        ("word", ""): host.last_word,
-        ("brake", ""): host.brake,
-    }
-    rows |= _root_rows(host.roots)
-    rows |= {("decided", f"{d.seq:012d}"): d for d in host.fence.decided}
-    rows |= {("receipt", f"{r.rseq:012d}"): r for r in host.receipts.kept}
-    rows |= {("command", digest): command for digest, command in host.commands.items()}
-    rows |= {("held", digest): held for digest, held in host.held.items()}
-    rows |= {("count", device): count for device, count in host.counts.items()}
-    rows |= {("guess", digest): guess for digest, guess in host.guesses.items()}
-    return rows
-
-
-def _root_rows(roots: tuple[str, ...]) -> dict[tuple[str, str], Any]:
-    return {("root", f"{n:06d}"): RootRow(text=text) for n, text in enumerate(roots, start=1)}
-
-
-def _rendered(rows: Mapping[tuple[str, str], Any]) -> Iterator[tuple[tuple[str, str], bytes]]:
-    for key in sorted(rows):
-        yield key, to_bytes(rows[key])
-
-
-def _digest(kind: str, key: str, value: bytes) -> str:
-    return canon.digest_bytes(b"\x00".join((kind.encode(), key.encode(), value)))
+        kept = tuple(row for _, row in self._rows("receipt", Receipt))
+        broken = broken_chain(kept, self._one("receipts", ReceiptsRow))
+        if broken is not None:
+            raise _Damaged(broken)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -44,7 +44,8 @@ from gridops_agent.gauge import Gauge
 from gridops_agent.hands import Hands
 from gridops_agent.keep.base import Proof
 from gridops_agent.keep.setup import keepers_of
-from gridops_agent.ledger import Identity, Ledger, Unwritable
+from gridops_agent.ledger import Ledger, Unwritable
+from gridops_agent.ledger_rows import Identity
 from gridops_agent.life.left import has_left
 from gridops_agent.life.pulse import Pulse
 from gridops_agent.life.sleep import Habits, Sleep, is_guest, logind_ears

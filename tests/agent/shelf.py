@@ -12,7 +12,7 @@ from gridops.model.profile import Artifact, ArtifactFile
 from gridops_agent.artifacts import Artifacts, Ways
 from gridops_agent.artifacts.room import Claims
 from gridops_agent.artifacts.settings import Secrets, Settings
-from gridops_agent.ledger import Proof
+from gridops_agent.ledger_rows import FileProof
 
 QUICK = Settings(
     keep_free_bytes=0, stall_ms=400, retries=3, backoff_ms=10, plain_loopback=True, hub="http://127.0.0.1:1"
@@ -35,7 +35,7 @@ class Desk:
     home: Path
     settings: Settings = QUICK
     claims: Claims = field(default_factory=Claims)
-    proofs: dict[str, Proof] = field(default_factory=dict)
+    proofs: dict[str, FileProof] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folder, self.cache, self.secrets = self.home / "models", self.home / "cache", self.home / "secrets"
@@ -51,7 +51,7 @@ class Desk:
         self.settings = replace(self.settings, **changes)  # type: ignore[arg-type]
         return self
 
-    def keep(self, path: str, proof: Proof | None) -> None:
+    def keep(self, path: str, proof: FileProof | None) -> None:
         if proof is None:
             self.proofs.pop(path, None)
         else:

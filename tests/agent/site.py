@@ -61,7 +61,8 @@ from gridops_agent.core.events import Heard
 from gridops_agent.core.protection import Sample
 from gridops_agent.core.state import Held
 from gridops_agent.keep.child import HOME
-from gridops_agent.ledger import Identity, Ledger
+from gridops_agent.ledger import Ledger
+from gridops_agent.ledger_rows import Identity
 from gridops_agent.platform import here
 from gridops_agent.platform.base import Process
 from gridops_agent.shell import Agent

@@ -15,7 +15,7 @@ from gridops.base.errors import Refusal
 from gridops.base.ids import Digest
 from gridops.model.profile import Artifact, ArtifactFile
 from gridops_agent.artifacts import Artifacts, TakenBack
-from gridops_agent.ledger import Proof
+from gridops_agent.ledger_rows import FileProof
 
 
 def file_of(path: str, content: bytes) -> ArtifactFile:
@@ -33,7 +33,7 @@ class Shelf:
     def __init__(self, tmp_path: Path) -> None:
         self.folder, self.cache = tmp_path / "models", tmp_path / "cache"
         self.folder.mkdir()
-        self.proofs: dict[str, Proof] = {}
+        self.proofs: dict[str, FileProof] = {}
         self.kept: list[str] = []
 
     def put(self, path: str, content: bytes) -> Path:
@@ -43,7 +43,7 @@ class Shelf:
         return target
 
     def here(self) -> Artifacts:
-        def keep(path: str, proof: Proof | None) -> None:
+        def keep(path: str, proof: FileProof | None) -> None:
             assert proof is not None
             self.proofs[path] = proof
             self.kept.append(path)

@@ -25,7 +25,8 @@ from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
 from gridops_agent import ledger_forms
 from gridops_agent.core.state import Held
-from gridops_agent.ledger import Identity, Ledger
+from gridops_agent.ledger import Ledger
+from gridops_agent.ledger_rows import Identity
 from gridops_agent.status import status
 from tests.agent.site import Site, command, done, held_of, pid_of, receipt, until
 

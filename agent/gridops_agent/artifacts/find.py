@@ -22,10 +22,10 @@ from gridops.base.ids import Digest
 from gridops.base.units import render_bytes
 from gridops.model.profile import Artifact, ArtifactFile
 from gridops_agent.core.guesses import identity_of
-from gridops_agent.ledger import Proof
+from gridops_agent.ledger_rows import FileProof
 
 CHUNK = 4 << 20
-Keep = Callable[[str, Proof | None], None]
+Keep = Callable[[str, FileProof | None], None]
 
 
 class TakenBack(Exception):
@@ -35,7 +35,7 @@ class TakenBack(Exception):
 class Finder:
     """The artifact folders of one host. `keep` makes a proof durable, or with None forgets it."""
 
-    def __init__(self, folders: tuple[Path, ...], cache: Path, proofs: Mapping[str, Proof], keep: Keep) -> None:
+    def __init__(self, folders: tuple[Path, ...], cache: Path, proofs: Mapping[str, FileProof], keep: Keep) -> None:
         self._folders = folders
         self._cache = cache
         self._proofs = dict(proofs)
@@ -62,7 +62,7 @@ class Finder:
                     self._proofs.pop(path, None)
                 self._keep(path, None)
 
-    def _rows(self) -> list[tuple[str, Proof]]:
+    def _rows(self) -> list[tuple[str, FileProof]]:
         with self._lock:
             return sorted(self._proofs.items())
 
@@ -174,14 +174,14 @@ def _hash(source: BinaryIO, stop: Event) -> Digest:
     return Digest(f"sha256:{hasher.hexdigest()}")
 
 
-def look(path: Path, digest: Digest) -> Proof | None:
+def look(path: Path, digest: Digest) -> FileProof | None:
     """How a file looks now, as the proof that it has this digest."""
     try:
         seen = path.stat()
     except OSError:
         return None
     parts = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino, seen.st_dev)
-    return Proof(sha256=digest, look=":".join(str(part) for part in parts))
+    return FileProof(sha256=digest, look=":".join(str(part) for part in parts))
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -33,7 +33,7 @@ from gridops_agent.artifacts.room import NOTES, STAGED, Claims, Room
 from gridops_agent.artifacts.settings import Secrets, Settings
 from gridops_agent.artifacts.sources import HeldSource, Source, origin_of
 from gridops_agent.artifacts.transfer import Job, Means, bring
-from gridops_agent.ledger import Proof
+from gridops_agent.ledger_rows import FileProof
 
 T = TypeVar("T")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -52,7 +52,12 @@ class Artifacts:
     """The artifact folders of one host. `keep` makes a proof durable."""
 
     def __init__(
-        self, folders: tuple[Path, ...], cache: Path, proofs: Mapping[str, Proof], keep: Keep, ways: Ways | None = None
+        self,
+        folders: tuple[Path, ...],
+        cache: Path,
+        proofs: Mapping[str, FileProof],
+        keep: Keep,
+        ways: Ways | None = None,
     ) -> None:
         self._ways = ways or Ways()
         settings = self._ways.settings

@@ -25,7 +25,8 @@ from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config, read_config
 from gridops_agent.core.state import Host
 from gridops_agent.keep.setup import keepers_of
-from gridops_agent.ledger import Identity, Ledger
+from gridops_agent.ledger import Ledger
+from gridops_agent.ledger_rows import Identity
 from gridops_agent.life import doctor_machine
 from gridops_agent.life.finding import Finding, bad, ok, warn
 from gridops_agent.life.install import Machine
