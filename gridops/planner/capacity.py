@@ -8,7 +8,7 @@ and mutable while a plan is made; nothing outside the planner sees it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -110,8 +110,9 @@ class Board:
         it runs its memory is not free yet.
         """
         board = self.hosts[host]
+        present = board.profiles(instead)
         refused = (
-            self._counts(board, ask.profile, instead)
+            self._counts(board, ask.profile, present)
             or self._price(board, ask)
             or _disk(board, ask.way.launch.artifact)
         )
@@ -123,10 +124,13 @@ class Board:
             return found
         limit = board.view.host.max_replicas
         breaks = found.breaks or (former is not None and limit is not None and len(board.profiles()) >= limit)
-        return replace(found, breaks=breaks, waits=found.waits or self.crowded_now(board, ask.profile, instead))
+        waits = found.waits or self.crowded_now(board, ask.profile, instead)
+        if breaks == found.breaks and waits == found.waits:
+            return found
+        return replace(found, breaks=breaks, waits=waits)
 
-    def _counts(self, board: HostBoard, profile: Profile, instead: ReplicaId | None) -> HostLine | None:
-        present, limit = board.profiles(instead), board.view.host.max_replicas
+    def _counts(self, board: HostBoard, profile: Profile, present: Sequence[ProfileName]) -> HostLine | None:
+        limit = board.view.host.max_replicas
         if limit is not None and len(present) >= limit:
             return _line(
                 board, codes.MAX_REPLICAS, f"it holds {len(present)} of at most {limit} residencies", limit + 1, limit

@@ -34,9 +34,9 @@ def tie(draft: Draft, targets: Targets, decisions: Sequence[Decision]) -> tuple[
         _tie_host(knots, draft, _Traffic(everybody, decisions, arriving[host], leaving[host]))
     _tie_price(knots, draft, targets, decisions)
     numbers: dict[int, int] = {}
-    return tuple(
-        replace(d, change_set=numbers.setdefault(knots.root(n), len(numbers) + 1)) for n, d in enumerate(decisions)
-    )
+    sets = [numbers.setdefault(knots.root(n), len(numbers) + 1) for n in range(len(decisions))]
+    # Most decisions are tied to no other and have their number already: a record is not copied for nothing.
+    return tuple(d if d.change_set == m else replace(d, change_set=m) for d, m in zip(decisions, sets, strict=True))
 
 
 class _Knots:

@@ -22,11 +22,12 @@ def conflict(
     profile: Profile, present: Iterable[ProfileName], profiles: Mapping[ProfileName, Profile]
 ) -> Conflict | None:
     """The first objection of the newcomer or of anybody present; `max` counts distinct profiles, itself included."""
-    others = sorted(set(present) - {profile.name})
+    others = set(present)
+    others.discard(profile.name)
     if not others:
         return None
     together = len(others) + 1
-    for name in others:
+    for name in sorted(others):
         other = profiles.get(name)
         if name in profile.colocation.exclude or (other is not None and profile.name in other.colocation.exclude):
             return Conflict(f"{name} is there, and the two exclude each other")

@@ -8,7 +8,9 @@ what will be done and nothing else, so that equal work has an equal name whateve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
 
 from gridops.base import canon
 from gridops.base.ids import Digest, ProfileName, ReplicaId, replica_key, short
@@ -32,6 +34,10 @@ from gridops.planner.authority import Traits, classify
 
 ORDER = (DecisionKind.PLACE, DecisionKind.MOVE, DecisionKind.CHANGE, DecisionKind.REMOVE, DecisionKind.CANNOT_PLACE)
 """How decisions are shown: what adds first, what takes away last."""
+
+
+Unnumbered: TypeAlias = "partial[Decision]"
+"""A decision without its number: it is made once, when its place in the order is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +97,8 @@ def diff(before: Side, after: Side, reasons: Reasons) -> tuple[Decision, ...]:
         left = {a.profile for a in after.seats.values()} | {before.seats[r].profile for r in kept if r in before.seats}
         found += [_removed(before, r, reasons, left) for r in gone]
     found += [_cannot(u, reasons) for u in reasons.unplaced]
-    found.sort(key=lambda d: (ORDER.index(d.kind), replica_key(d.replica)))
-    return tuple(replace(d, n=n, change_set=n) for n, d in enumerate(found, start=1))
+    found.sort(key=lambda d: (ORDER.index(d.keywords["kind"]), replica_key(d.keywords["replica"])))
+    return tuple(d(n=n, change_set=n) for n, d in enumerate(found, start=1))
 
 
 def decisions_digest(decisions: Sequence[Decision]) -> Digest:
@@ -174,7 +180,7 @@ def _seated(
     replica: ReplicaId,
     reasons: Reasons,
     changed: Mapping[ProfileName, tuple[Change, ...]],
-) -> Decision | None:
+) -> Unnumbered | None:
     new = after.seats[replica]
     old = before.seats.get(reasons.former.get(replica, replica))
     if old is None:
@@ -210,22 +216,21 @@ def _decision(
     reasons: Reasons,
     *,
     gentle: bool = False,
-) -> Decision:
+) -> Unnumbered:
     cause = reasons.causes.get(new.replica)
     if cause is None:
         what = ", ".join(f"{c.field} {c.old} => {c.new}" for c in changes[:2]) or "placement differs"
         cause = Cause(kind=CauseKind.INTENT, detail=what)
     cost = reasons.costs.get(new.replica, Cost())
     group, risk = classify(kind, cause.kind, Traits(empty=reasons.empty, gentle=gentle, dips=cost.dip > 0))
-    return Decision(
-        n=0,
+    return partial(
+        Decision,
         kind=kind,
         replica=new.replica,
         profile=new.profile,
         action_class=group,
         risk=risk,
         cause=cause,
-        change_set=0,
         source=old.seat if old is not None else None,
         target=new.seat,
         changes=changes,
@@ -234,39 +239,37 @@ def _decision(
     )
 
 
-def _removed(before: Side, replica: ReplicaId, reasons: Reasons, left: set[ProfileName]) -> Decision:
+def _removed(before: Side, replica: ReplicaId, reasons: Reasons, left: set[ProfileName]) -> Unnumbered:
     old = before.seats[replica]
     cause = reasons.causes.get(replica, Cause(kind=CauseKind.INTENT, detail="no longer wanted"))
     last = old.profile not in left and cause.kind is not CauseKind.HOST_LOST
     traits = Traits(ends=replica in reasons.ending, last=last, empty=reasons.empty)
     group, risk = classify(DecisionKind.REMOVE, cause.kind, traits)
-    return Decision(
-        n=0,
+    return partial(
+        Decision,
         kind=DecisionKind.REMOVE,
         replica=replica,
         profile=old.profile,
         action_class=group,
         risk=risk,
         cause=cause,
-        change_set=0,
         source=old.seat,
         last_replica=last,
     )
 
 
-def _cannot(unplaced: Unplaced, reasons: Reasons) -> Decision:
+def _cannot(unplaced: Unplaced, reasons: Reasons) -> Unnumbered:
     profile, _, _ = unplaced.replica.rpartition("/")
     cause = reasons.causes.get(unplaced.replica, Cause(kind=CauseKind.INTENT, detail=unplaced.detail))
     group, risk = classify(DecisionKind.CANNOT_PLACE, cause.kind)
-    return Decision(
-        n=0,
+    return partial(
+        Decision,
         kind=DecisionKind.CANNOT_PLACE,
         replica=unplaced.replica,
         profile=ProfileName(profile),
         action_class=group,
         risk=risk,
         cause=cause,
-        change_set=0,
     )
 
 

@@ -16,7 +16,7 @@ from gridops.model.plan import Launch
 from gridops.model.profile import Profile
 from gridops.planner.capacity import on_ram
 from gridops.planner.eligible import Way, suits
-from gridops.planner.grid import Bools, Grid, Ints
+from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
 from gridops.planner.recall import Shelf
 from gridops.planner.together import sets
 
@@ -43,6 +43,8 @@ class Fittings:
     of: tuple[Fitting | None, ...]
     usable: Bools
     """Shape x pool."""
+    wanted: Ints
+    """Pool x shape: bytes that a pool of the seat needs free; endless where the config cannot use the pool."""
 
     @property
     def some(self) -> list[Fitting]:
@@ -80,4 +82,5 @@ def _find(grid: Grid, profile: Profile, position: int) -> Fittings:
         digest = grid.world.recall.digests.of(launch)
         found.append(Fitting(one, digest, columns, groups, per_pool, 0 if shared else host_bytes))
         usable[n, list(columns)] = True
-    return Fittings(tuple(found), usable)
+    each = np.array([0 if f is None else f.per_pool for f in found], np.int64)
+    return Fittings(tuple(found), usable, np.ascontiguousarray(np.where(usable, each[:, None], ENDLESS).T))

@@ -86,8 +86,11 @@ class Grid:
         self._shunned = _exclusions(world)
         self._sociable = any(p.colocation.max is not None for p in world.profiles.values())
         self._begin()
-        self.seen = self.began = len(board.log)
-        self._log: Ints = np.zeros(2 * self.seen + 64, np.int64)
+        self._read_to = len(board.log)
+        """How far the board's log has been read."""
+        self.seen = self.began = 0
+        """Changes that were noted since."""
+        self._log: Ints = np.zeros(64, np.int64)
         self.shared = bool((self.gpu != ENDLESS).any())
         """Some host shares its memory between GPU work and other work."""
 
@@ -133,6 +136,15 @@ class Grid:
         self.present, self.distinct, self.sociable, self.disk_free = made[4:]
         self.leaving, self.holds = (f.copy() for f in flags)
         self.free: Ints = self.open - self.used
+        self.by_pool: Ints = np.ascontiguousarray(self.free.T)
+        """The same, pool by pool: what is compared over hosts lies together."""
+        # What holds on all hosts need not be looked at host by host; these only ever become stricter.
+        self.crowded = bool((self.present >= self.limit).any())
+        """Some host has no slot left, or had none."""
+        self.departs = bool(self.leaving.any())
+        """Something is on its way out somewhere, or was."""
+        self.least_disk = int(self.disk_free.min()) if len(self.disk_free) else 0
+        """No host has less room on its disk."""
 
     # -- what does not change while a plan is made -----------------------------------------------------------------
 
@@ -184,7 +196,7 @@ class Grid:
     def states(self, rows: Ints) -> Ints:
         """A number for each of these hosts, equal for hosts of equal shape and room."""
         found: Ints = self._state[rows]
-        if len(found) and found.min() < 0:
+        if len(found) and found[found.argmin()] < 0:
             unknown = rows[found < 0]
             free = np.maximum(self.free[unknown], 0)
             for n, shape, room in zip(unknown.tolist(), self.shape[unknown].tolist(), free, strict=True):
@@ -195,14 +207,15 @@ class Grid:
     def refresh(self) -> None:
         """Read again what has changed on the board."""
         log = self.board.log
-        if self.seen < len(log):
-            for n in dict.fromkeys(log[self.seen :]):
+        if self._read_to < len(log):
+            rows = list(dict.fromkeys(log[self._read_to :]))
+            for n in rows:
                 self._read(n)
-            self._note(log[self.seen :])
-            self.seen = len(log)
+            self._note(rows)
+            self._read_to = len(log)
 
     def changed(self, since: int) -> Ints:
-        """Rows that have changed since so many changes were seen."""
+        """Rows that have changed since so many changes were noted, newest last."""
         return self._log[since : self.seen]
 
     def _note(self, rows: list[int]) -> None:
@@ -210,28 +223,45 @@ class Grid:
         if end > len(self._log):
             self._log = np.concatenate([self._log, np.zeros(end, np.int64)])
         self._log[self.seen : end] = rows
+        self.seen = end
 
     def _read(self, n: int) -> None:
         here: HostBoard = self.board.rows[n]
         for c, (desired, live) in enumerate(here.sums()):
             self.used[n, c], self.used_gpu[n, c] = desired
             self.live[n, c], self.live_gpu[n, c] = live
-        self.free[n] = self.open[n] - self.used[n]
+        self.free[n] = self.by_pool[:, n] = self.open[n] - self.used[n]
         names = tuple(here.profiles())
         if names != self._names[n]:
-            for name in self._names[n]:
-                self.company.count(name, n, -1)
-            for name in names:
-                self.company.count(name, n, 1)
-            self._names[n] = names
-            self.present[n], self.distinct[n] = len(names), len(set(names))
-            profiles = self.world.profiles
-            most = [p.colocation.max for name in names if (p := profiles.get(name)) is not None]
-            self.sociable[n] = min((m for m in most if m is not None), default=ENDLESS)
+            self._meet(n, names)
+        self.sociable[n] = self._company_kept(names) if self._sociable else ENDLESS
         self.leaving[n], self.holds[n] = bool(here.leaving), here.is_paid()
-        self.disk_free[n] = self.terrain.disk[n] - here.disk_bytes
+        self.departs = self.departs or bool(here.leaving)
+        self.disk_free[n] = free = int(self.terrain.disk[n]) - here.disk_bytes
+        self.least_disk = min(self.least_disk, free)
         self._state[n] = -1
         self._fetches(n, here)
+
+    def _meet(self, n: int, names: tuple[ProfileName, ...]) -> None:
+        """Other profiles are on the host than before."""
+        old = self._names[n]
+        self._names[n] = names
+        if names[: len(old)] == old:  # most often one has come
+            old, new = (), names[len(old) :]
+        else:
+            new = names
+        for name in old:
+            self.company.count(name, n, -1)
+        for name in new:
+            self.company.count(name, n, 1)
+        self.present[n], self.distinct[n] = len(names), len(set(names))
+        self.crowded = self.crowded or bool(len(names) >= self.limit[n])
+
+    def _company_kept(self, names: tuple[ProfileName, ...]) -> int:
+        """How many profiles those who are there put up with on their host."""
+        profiles = self.world.profiles
+        most = [p.colocation.max for name in names if (p := profiles.get(name)) is not None]
+        return min((m for m in most if m is not None), default=ENDLESS)
 
     def _fetches(self, n: int, here: HostBoard) -> None:
         for digest in here.artifacts:

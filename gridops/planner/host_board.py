@@ -178,8 +178,10 @@ class HostBoard:
 
     def profiles(self, without: ReplicaId | None = None) -> list[ProfileName]:
         """Profile of every residency that counts here, one entry each; external ones and stuck ones included."""
-        planned = [c.profile for r, c in self.desired.items() if r != without]
-        return planned + [c.profile for c in self.kept] + [r.profile for r in self.view.external]
+        found = [c.profile for r, c in self.desired.items() if r != without]
+        if self.kept or self.view.external:
+            found += [*(c.profile for c in self.kept), *(r.profile for r in self.view.external)]
+        return found
 
     def crowded(self) -> DeviceRoom | None:
         """The first device whose desired set does not fit its raw memory."""

@@ -31,6 +31,8 @@ class Answers(NamedTuple):
     soon_ms: Ints
     wait_ms: Ints
     harm: Ints
+    level: int | None
+    """The harm of every host, where all are alike."""
 
 
 class Strands:
@@ -49,11 +51,21 @@ class Opening:
         self.rows, self.place, self.fittings = prospect.rows, prospect.place, prospect.fittings.of
         self.count, self.gpu, self.loose, self.mixed = prospect.count, prospect.gpu, prospect.loose, prospect.mixed
         self.need, self.ram_need, self.usable = prospect.need, prospect.ram_need, prospect.usable
+        self._wanted = prospect.fittings.wanted
+        self.everywhere = prospect.rows is prospect.place
+        """Every host is one of its rows, at the place of its row."""
         self.start_ms = prospect.start_ms
         self._harms, self._scarcity, self._strands = harms, scarcity, strands
         self._files = [(self.grid.has(f.sha256), f.size_bytes) for f in self.config.artifact.files]
+        self._largest = sum(size for _, size in self._files)
+        """Bytes where none of its files is there."""
         self._plain = self.grid.plain(self.profile)
-        self._seen, self._shared = -1, False
+        self._named = not self._plain or self.profile.max_per_host is not None
+        self._seen, self._shared, self._shares_times = -1, False, False
+        self._waiting = False
+        """Somewhere it would have to wait, or would have had to."""
+        self.level: int | None = None
+        """The harm on every row, where it is the same."""
 
     @property
     def asked(self) -> bool:
@@ -68,24 +80,32 @@ class Opening:
         self.harm: Ints = np.zeros(size, np.int64)
         self.left: Ints = np.zeros(size, np.int64)
         self._seen = self.grid.seen
-        self._look(np.arange(size))
-        self._time(np.arange(size))
+        everywhere = np.arange(size)
+        self._look(everywhere)
+        self._time(everywhere)
+        self.level = int(self.harm[0]) if size and (self.harm == self.harm[0]).all() else None
 
     def answers(self) -> Answers:
         """What hosts say now, for a plan that begins as this one stands."""
-        self._shared = True
-        return Answers(self.fits, self.waits, self.left, self.soon_ms, self.wait_ms, self.harm)
+        self._shared = self._shares_times = True
+        return Answers(self.fits, self.waits, self.left, self.soon_ms, self.wait_ms, self.harm, self.level)
 
     def begin(self, answers: Answers) -> None:
         """What hosts said when the plan began."""
-        self.fits, self.waits, self.left, self.soon_ms, self.wait_ms, self.harm = answers
-        self._seen, self._shared = self.grid.began, True
+        self.fits, self.waits, self.left, self.soon_ms, self.wait_ms, self.harm, self.level = answers
+        self._seen, self._shared, self._shares_times = self.grid.began, True, True
+        self._waiting = bool(self.waits.any())
 
     def _own(self) -> None:
         """Something is about to change: what is shared becomes a copy."""
         if self._shared:
             self._shared = False
             self.fits, self.waits, self.left = self.fits.copy(), self.waits.copy(), self.left.copy()
+
+    def _own_times(self) -> None:
+        """The same for what only waiting and transfers change."""
+        if self._shares_times:
+            self._shares_times = False
             self.soon_ms, self.wait_ms, self.harm = self.soon_ms.copy(), self.wait_ms.copy(), self.harm.copy()
 
     def way(self, row: int) -> Way:
@@ -101,16 +121,20 @@ class Opening:
         grid = self.grid
         if self._seen == grid.seen:
             return
-        found, self._seen = self.place[grid.changed(self._seen)], grid.seen
-        marked = np.zeros(len(self.rows) + 1, np.bool_)
-        marked[found] = True  # the last one is for hosts that are none of these
-        at = marked[:-1].nonzero()[0]
+        at, self._seen = grid.changed(self._seen), grid.seen
+        if not self.everywhere:
+            at = self.place[at]
+            at = at[at >= 0]
+        if len(at) > len(self.rows):
+            at = np.unique(at)  # some have changed more than once
         if len(at):
             self._own()
-            busy = self.waits[at].any()
+            busy = self._waiting and bool(self.waits[at].any())
             self._look(at)
-            if self.prospect.contended or busy or self.waits[at].any():
+            if self.prospect.contended or busy or (self._waiting and self.waits[at].any()):
+                self._own_times()
                 self._time(at)
+                self.level = None
 
     # -- time and harm -----------------------------------------------------------------------------------------------
 
@@ -183,7 +207,7 @@ class Opening:
         if (more := self.grid.known_states - len(known.lost)) > 0:
             known.lost = np.concatenate([known.lost, np.full(more, -ENDLESS, np.int64)])
         found: Ints = known.lost[states]
-        if len(found) and found.min() == -ENDLESS:
+        if len(found) and found[found.argmin()] == -ENDLESS:
             unknown = np.flatnonzero(found == -ENDLESS)
             # One row of each state, whichever comes last.
             fresh = dict(zip(states[unknown].tolist(), at[unknown].tolist(), strict=True))
@@ -201,7 +225,7 @@ class Opening:
     def _strand(self, at: Ints, states: Ints) -> Ints:
         grid, rows, need = self.grid, self.rows[at], self.need[at][:, None]
         before, shapes = np.maximum(grid.free[rows], 0), grid.shape[rows]
-        room = self.usable[at] & (before >= need)
+        room = before >= self._wanted.take(shapes, 1).T
         after, free = before.copy(), np.where(room, before, ENDLESS)
         if self.count == 1:
             after[np.arange(len(rows)), free.argmin(1)] -= need[:, 0]
@@ -218,28 +242,37 @@ class Opening:
 
     def _look(self, at: Ints) -> None:
         """Answer for the rows at these places: counts, company, disk, and memory in both sums."""
-        grid, rows = self.grid, self.rows[at]
-        able = self._counts(rows) & self._disk(rows)
-        left, room = self._memory(at, rows, grid.free, grid.used_gpu)
-        self.fits[at] = able = able & room
-        waits = np.zeros(len(at), np.bool_)
+        grid, rows = self.grid, at if self.everywhere else self.rows[at]
+        left, able = self._memory(at, rows, grid.by_pool, grid.used_gpu)
+        if grid.crowded:
+            able &= (grid.present < grid.limit)[rows]
+        if self._named:
+            able &= self._counts(rows)
+        if self._largest > grid.least_disk:
+            able &= self._disk(rows)
+        self.fits[at] = able
+        if grid.departs:
+            self._look_again(at, rows, left, able)
+        self.left[at] = left
+
+    def _look_again(self, at: Ints, rows: Ints, left: Ints, able: Bools) -> None:
+        """While others are on their way out, the sum of what runs is the other ledger."""
+        grid, waits = self.grid, np.zeros(len(at), np.bool_)
         busy = (grid.leaving[rows] & able).nonzero()[0]
         if len(busy):
-            # While others are on their way out, the sum of what runs is the other ledger.
-            beside, now = self._memory(at[busy], rows[busy], grid.open - grid.live, grid.live_gpu)
+            beside, now = self._memory(at[busy], rows[busy], (grid.open - grid.live).T, grid.live_gpu)
             left[busy] = np.where(now, beside, left[busy])
             boards = grid.board.rows
             waits[busy] = ~now | [grid.board.crowded_now(boards[r], self.profile, None) for r in rows[busy].tolist()]
-        self.left[at], self.waits[at] = left, waits
+            self._waiting = True
+        self.waits[at] = waits
 
     def _counts(self, rows: Ints) -> Bools:
+        """Counts and company, where rules speak of either."""
         grid, profile = self.grid, self.profile
-        found: Bools = grid.present[rows] < grid.limit[rows]
-        if self._plain and profile.max_per_host is None:
-            return found
         here = _at(grid.company.of(profile.name), rows, len(grid.ids))
-        if profile.max_per_host is not None:
-            found &= here < profile.max_per_host
+        most_here = profile.max_per_host if profile.max_per_host is not None else ENDLESS
+        found: Bools = here < most_here
         if self._plain:
             return found
         others = grid.distinct[rows] - (here > 0)
@@ -263,21 +296,21 @@ class Opening:
         return found
 
     def _memory(self, at: Ints, rows: Ints, left: Ints, used_gpu: Ints) -> tuple[Ints, Bools]:
-        """What would be left on the fullest pool of the seat, and whether there is a seat."""
+        """What would be left on the fullest pool of the seat, and whether there is a seat. `left`: pool x host."""
         grid = self.grid
-        free = left[rows]
+        free = left.take(rows, 1)
         if self.gpu and grid.shared:
-            free = np.minimum(free, grid.gpu[rows] - used_gpu[rows])
-        room = self.usable[at] & (free >= self.need[at][:, None])
+            free = np.minimum(free, (grid.gpu[rows] - used_gpu[rows]).T)
+        lacks = free < self._wanted.take(grid.shape[rows], 1)
         if self.loose:
-            enough: Bools = np.asarray(room.sum(1) >= self.count)
-            tightest = np.where(room, free, ENDLESS).min(1)
+            np.putmask(free, lacks, ENDLESS)
+            tightest: Ints = np.minimum.reduce(free, 0)
+            enough: Bools = tightest < ENDLESS if self.count == 1 else np.add.reduce(~lacks, 0) >= self.count
         else:
-            enough, tightest = self._grouped(rows, free, room)
+            enough, tightest = self._grouped(rows, free.T, ~lacks.T)
         if self.prospect.needs_ram:
             needs_ram = self.ram_need[at] > 0
-            ram = grid.ram[rows]
-            ram_free = left[rows, ram]
+            ram_free = left[grid.ram[rows], rows]
             enough &= ~needs_ram | (ram_free >= self.ram_need[at])
         return tightest - self.need[at], enough
 

@@ -6,9 +6,13 @@ parts in one unit (`rank_harm`), and the report shows these too. The host's name
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from gridops.model.plan import Term
+
+TERMS_KEPT = 4096
+"""Terms that are kept to be said again: most are nothing on both hosts. Half or double: hardly felt."""
 
 UNKNOWN_PRICE_MICRO = 10**15
 """A price nobody states counts as higher than any that is stated."""
@@ -57,10 +61,12 @@ class Rank(NamedTuple):
 def side_by_side(winner: Rank, runner_up: Rank | None) -> tuple[Term, ...]:
     """Both term by term, as a report shows them. Without a runner-up the winner alone."""
     second = (None,) * len(winner) if runner_up is None else runner_up
-    return tuple(
-        Term(name=name, winner=mine, runner_up=theirs)
-        for name, mine, theirs in zip(winner._fields, winner, second, strict=True)
-    )
+    return tuple(map(_term, winner._fields, winner, second))
+
+
+@lru_cache(maxsize=TERMS_KEPT)
+def _term(name: str, winner: int, runner_up: int | None) -> Term:
+    return Term(name=name, winner=winner, runner_up=runner_up)
 
 
 HARM_PARTS = tuple(name for name in Rank._fields if name.startswith("harm_"))

@@ -170,8 +170,7 @@ class Seats:
         second = (others[0], others[1]) if others is not None else None
         if own is not None and own is not best and (second is None or own[:2] < second):
             second = own.rank, own.host
-        rows = _union([t.opening.rows[t.places] for t in tables])
-        return Found(best, second, len(rows) - len(refused) + int(own is not None))
+        return Found(best, second, _hosts(tables) - len(refused) + int(own is not None))
 
     def _table(self, item: Item, opening: Opening) -> Table:
         """Rows with room for the item, with the terms of each."""
@@ -192,14 +191,16 @@ class Seats:
             too_dear = np.where(price == UNKNOWN_PRICE_MICRO, ceiling.unknown == "refuse", too_dear)
             fits = fits & (grid.holds[opening.rows] | ~too_dear)
         places = fits.nonzero()[0]
-        rows = opening.rows[places]
+        rows = places if opening.everywhere else opening.rows[places]
         reviewed = self._reviewed(item, opening, rows)
         return Table(opening, places, self._columns(item, opening, places, reviewed), reviewed)
 
     def _reviewed(self, item: Item, opening: Opening, rows: Ints) -> Ints | int:
         """What a host has to be better by than the one that people are looking at, if that one still has room."""
         proposed = self.grid.row.get(self.draft.world.proposed.get(item.replica, HostId("")), -1)
-        place = int(opening.place[proposed]) if proposed >= 0 else -1
+        if proposed < 0:
+            return 0
+        place = int(opening.place[proposed])
         if place < 0 or not opening.fits[place]:
             return 0
         return np.where(rows != proposed, int(opening.harm[place]) * REVIEW_PPM // PPM, 0)
@@ -211,13 +212,16 @@ class Seats:
         even = item.profile.placement.even
         left = Lazy(lambda at: opening.left[places[at]] >> MIB, lambda n: int(opening.left[places[n]]) >> MIB)
         unproposed: Column = 0
+        harm: Column = opening.level if opening.level is not None and isinstance(reviewed, int) else -1
+        if harm == -1:
+            harm = column_of(opening.harm[places] + reviewed)
         proposed = self.draft.world.proposed.get(item.replica)
         if proposed is not None:
             unproposed = column_of((rows != grid.row.get(proposed, -1)).astype(np.int64))
         return [
             same,
             opening.position,
-            column_of(opening.harm[places] + reviewed if not isinstance(reviewed, int) else opening.harm[places]),
+            harm,
             sharing,
             unproposed,
             column_of(np.where(grid.holds[rows], 0, grid.price[rows])) if grid.priced else 0,
@@ -228,14 +232,16 @@ class Seats:
 
     def _domains(self, item: Item, rows: Ints) -> tuple[Column, Column]:
         """Whether a seat breaks the failure-domain minimum, and how many others of the profile share its domain."""
-        spread = item.profile.spread
+        spread, others = item.profile.spread, self.draft.of(item.profile.name)
+        least = min(spread.min, self.draft.sizes[item.profile.name].replicas) if spread is not None else 0
+        if not least and not others:
+            return 0, 0
         numbers, names = self.grid.domains(spread.by if spread is not None else "host")
         taken = np.zeros(len(names) + 1, np.int64)  # the last one is for hosts without a domain
-        for seat in self.draft.of(item.profile.name):
+        for seat in others:
             row = self.grid.row.get(seat.assignment.seat.host)
             if seat.assignment.replica != item.replica and row is not None and numbers[row] >= 0:
                 taken[numbers[row]] += 1
-        least = min(spread.min, self.draft.sizes[item.profile.name].replicas) if spread is not None else 0
         same: Column = 0
         if least and np.count_nonzero(taken) < least:
             mine = numbers[rows]
@@ -275,11 +281,21 @@ class Seats:
 
 def _first(tables: Sequence[Table], without: Sequence[int], grid: Grid) -> tuple[Rank, HostId, Table] | None:
     """The best of all tables."""
+    if len(tables) == 1:
+        only = tables[0].best(without)
+        return None if only is None else (only[0], grid.ids[only[1]], tables[0])
     found = [(*best, table) for table in tables if (best := table.best(without)) is not None]
     if not found:
         return None
     rank, row, table = min(found, key=lambda f: f[:2])
     return rank, grid.ids[row], table
+
+
+def _hosts(tables: Sequence[Table]) -> int:
+    """How many hosts have room in any config."""
+    if len(tables) == 1:
+        return len(tables[0].places)
+    return len(_union([t.opening.rows[t.places] for t in tables]))
 
 
 def _union(rows: Sequence[Ints]) -> Ints:

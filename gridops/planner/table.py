@@ -66,7 +66,7 @@ class Table:
                 equal = *equal, term.one(int(at[0]))
             else:
                 values = term.some(at)
-                best = values.min()
+                best = values[values.argmin()]
                 least = values == best
                 if np.count_nonzero(least) < len(at):
                     self._rest.append((equal, at[~least]))
