@@ -1,4 +1,4 @@
-"""The running agent: wires heart, ledger, engines, front and controller together, and keeps the loops going.
+"""The running agent: wires ledger, heart, engines, front and the talk with the controller, and keeps the loops going.
 
 Starting up it looks for every engine it left behind, adopts what it can prove and starts no second one. Leaving it
 stops nothing: engines serve on, and keep-alive goes on when it is back. Decides nothing by itself.
@@ -13,23 +13,21 @@ import os
 import secrets
 import signal
 from collections import Counter
+from functools import partial
 
 import aiohttp
 
 from gridops.base.codes import refusals as codes
-from gridops.base.errors import BadSetup, EdgeError, GridopsError, Refusal
+from gridops.base.errors import BadSetup, GridopsError
 from gridops.base.ids import Digest, short
 from gridops.disk.keyring import read_secret
 from gridops.model.plan import Launch
-from gridops.model.snapshot import ResidencyState
 from gridops.protocol import fresh
 from gridops.trust.keys import MachineSigner
-from gridops.trust.tls import fingerprint
 from gridops_agent import evidence, facts
 from gridops_agent.alarms import Alarms
 from gridops_agent.artifacts.opening import open_artifacts, open_mirror, transfers
 from gridops_agent.beats import Beats, SessionClock
-from gridops_agent.client import NOT_ADMITTED
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
 from gridops_agent.core.events import Found, Resumed, Woke
@@ -38,8 +36,10 @@ from gridops_agent.core.state import Held, Host
 from gridops_agent.doors import Doors
 from gridops_agent.effects import Effects, Listeners
 from gridops_agent.engines import engines, services
-from gridops_agent.front import Away, Front, Route, Table, tls_context
+from gridops_agent.front import Front
+from gridops_agent.front_opening import open_front
 from gridops_agent.front_outcomes import tell_withdrawn
+from gridops_agent.front_table import table_of
 from gridops_agent.gauge import Gauge
 from gridops_agent.hands import Hands
 from gridops_agent.keep.base import Proof
@@ -49,25 +49,23 @@ from gridops_agent.ledger_rows import Identity
 from gridops_agent.life.left import has_left
 from gridops_agent.life.pulse import Pulse
 from gridops_agent.life.sleep import Habits, Sleep, is_guest, logind_ears
+from gridops_agent.loads import stored
 from gridops_agent.measuring import Measuring
 from gridops_agent.memory import Memory
 from gridops_agent.notify import notify
-from gridops_agent.obtaining import stored
 from gridops_agent.overrides import Overrides
 from gridops_agent.platform import here
 from gridops_agent.protect import Parts, Protection, Senses
 from gridops_agent.release import Releases
 from gridops_agent.sensors.senses import CardSense, HostSense
-from gridops_agent.starts import Tools
 from gridops_agent.statefolder import keep_roots, only_one, spare_roots
 from gridops_agent.status import Live, write_live
+from gridops_agent.talk import Talk, Topics
+from gridops_agent.tools import Tools
+from gridops_agent.watch import Watch
 
 LOG = logging.getLogger("gridops_agent")
 MEASURE_S = 5.0
-PENDING_S = 1.0
-RETRY_S = (1.0, 30.0)
-BEAT_GAP_S = 0.1
-_AWAY = (ResidencyState.OFFLOADED, ResidencyState.WARMING)
 
 
 class Agent:
@@ -88,12 +86,7 @@ class Agent:
         self._engines = engines(config.engine_command, config.runtime)
         self._services = services(config.ways.services)
         self.alarms = Alarms(lambda: self._clock.monotonic_ms() / 1000)
-        self._wake = asyncio.Event()
-        self._said = asyncio.Event()
         self._rounds: Counter[str] = Counter()
-        self._talk = "not yet asked"
-        self._heard_ms: int | None = None
-        self._endpoint: str | None = None
         self._roots_kept = 0
         self._stack = contextlib.AsyncExitStack()
         self._loops: list[asyncio.Task[None]] = []
@@ -110,6 +103,22 @@ class Agent:
         return self
 
     async def _open(self) -> None:
+        self._refuse()
+        signer = MachineSigner.from_seed(read_secret(self.config.seed))
+        self._measured = evidence.reported(self.config.qualified, signer.public, self.alarms)
+        self._remember(signer)
+        self._equip()
+        self._protect()
+        self._converse(signer)
+        self._stack.push_async_callback(self.front.close)
+        self.opened = await open_front(self.config, self._ledger, self.front)
+        mirror = await open_mirror(self.config, self._artifacts)
+        if mirror is not None:
+            self._stack.push_async_callback(mirror.close)
+        await self._resume()
+
+    def _refuse(self) -> None:
+        """Nothing starts on a host that has left, or with an engine that is set up wrongly."""
         if has_left(self.config) is not None:
             raise BadSetup("this host has left its fleet", hints=("join again, with a new token and another --state",))
         with contextlib.suppress(OSError):
@@ -118,9 +127,11 @@ class Agent:
             problem = engine.problem() if name not in self.config.ways.images else None
             if problem is not None:
                 raise BadSetup(problem)
-        signer = MachineSigner.from_seed(read_secret(self.config.seed))
-        self._measured = evidence.reported(self.config.qualified, signer.public, self.alarms)
-        self._ledger = self._open_ledger(signer)
+
+    def _remember(self, signer: MachineSigner) -> None:
+        """The ledger, the host that it tells of, and controller time as that host last heard it."""
+        identity = Identity(fleet=self.config.fleet, host=self.config.host, host_key=signer.public.text)
+        self._ledger = Ledger.open(self.config.ledger, identity, spare_roots(self.config), self._clock.wall_ms())
         self._stack.callback(self._ledger.close)
         host = self._ledger.load(secrets.token_hex(8))
         word = host.last_word
@@ -128,67 +139,57 @@ class Agent:
         self.hours = SessionClock(session, self._clock)
         self.memory = Memory(self._ledger, host, self.hours.now_ms, self._changed)
         self._stack.push_async_callback(self.memory.settled)
-        http = self._http = aiohttp.ClientSession(trust_env=False)
-        self._stack.push_async_callback(http.close)
+
+    def _equip(self) -> None:
+        """What commands are carried out with, the watch over what runs, and the measuring of what it holds."""
+        self._http = aiohttp.ClientSession(trust_env=False)
+        self._stack.push_async_callback(self._http.close)
         self._artifacts = open_artifacts(self.config, self._ledger, lambda: self.memory.host)
         self._stack.push_async_callback(self.keepers.close)
-        releases = Releases(self.memory, self.cards.look, self._platform, self.keepers.processes_of)
         self.keepers.know(self._launch_of)
-        known = (self._engines, self._services)
+        releases = Releases(self.memory, self.cards.look, self._platform, self.keepers.processes_of)
         self.hands = Hands(self.config, self.memory, self.keepers, self._platform)
         self.hands.on_file()  # one that cannot be read is no empty one
-        files, ports, more = (self._artifacts, self.doors), self.config.ports, (self.hands, self._measure)
-        tools = Tools(self.keepers, *known, *files, self.front, http, ports, releases, *more)
-        self._http = http
-        self.effects = Effects(self.memory, tools, Listeners(self.alarms.warn, self._wake.set))
+        tools = Tools(
+            keepers=self.keepers,
+            engines=self._engines,
+            services=self._services,
+            artifacts=self._artifacts,
+            doors=self.doors,
+            front=self.front,
+            http=self._http,
+            ports=self.config.ports,
+            releases=releases,
+            hands=self.hands,
+            measure=self._measure,
+        )
+        self.effects = Effects(self.memory, tools, Listeners(self.alarms.warn, lambda: self.talk.soon()))
+        self.watch = Watch(self.memory, tools, self.effects, self.alarms.warn)
         hours, clock, look = self.hours, self._clock, self.cards.look
         gauge = Gauge(self._platform, self.config.share, look, lambda: (hours.now_ms(), clock.monotonic_ms()))
         self._measuring = Measuring(gauge, self.memory, self.keepers, releases, self.alarms)
-        overrides = Overrides(self.config.override, self._ledger, self._clock)
-        looks = Parts(
+
+    def _protect(self) -> None:
+        parts = Parts(
             memory=self.memory,
             effects=self.effects,
             front=self.front,
             alarms=self.alarms,
-            overrides=overrides,
+            overrides=Overrides(self.config.override, self._ledger, self._clock),
             senses=self._senses,
             boottime_ms=self._clock.boottime_ms,
             show=self._write_status,
         )
-        self.protection = Protection(looks)
+        self.protection = Protection(parts)
+
+    def _converse(self, signer: MachineSigner) -> None:
+        """The talk with the controller, and the goodbye before a sleep."""
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
         self._stack.push_async_callback(self.beats.close)
-        habits = Habits(lambda: is_guest(self.memory.host), self._say_away, self._slept, logind_ears)
+        topics = Topics(self._version, self._readings, lambda: self.sleep.away, self.alarms, self._talked)
+        self.talk = Talk(self.beats, self._clock, topics)
+        habits = Habits(lambda: is_guest(self.memory.host), self.talk.say_away, self._slept, logind_ears)
         self.sleep = Sleep(self._clock, habits)
-        await self._open_front()
-        mirror = await open_mirror(self.config, self._artifacts)
-        if mirror is not None:
-            self._stack.push_async_callback(mirror.close)
-        await self._resume()
-
-    def _open_ledger(self, signer: MachineSigner) -> Ledger:
-        identity = Identity(fleet=self.config.fleet, host=self.config.host, host_key=signer.public.text)
-        return Ledger.open(self.config.ledger, identity, spare_roots(self.config), self._clock.wall_ms())
-
-    async def _open_front(self) -> None:
-        address, port = self.config.front_address
-        read_secret(self.config.front_key)
-        tls = tls_context(self.config.front_cert, self.config.front_key)
-        kept = self._ledger.note("front_port") if port == 0 else None
-        if kept is not None:
-            # The address clients know is kept over restarts while nobody else has taken it.
-            try:
-                opened = await self.front.open(address, int(kept), tls)
-            except BadSetup:
-                opened = await self.front.open(address, 0, tls)
-        else:
-            opened = await self.front.open(address, port, tls)
-        self._stack.push_async_callback(self.front.close)
-        if port == 0 and kept != str(opened):
-            self._ledger.keep_note("front_port", str(opened))
-        self._front_cert = fingerprint(self.config.front_cert.read_text("ascii"))
-        shown = f"[{address}]" if ":" in address else address
-        self._endpoint = f"https://{shown}:{opened}"
 
     async def _resume(self) -> None:
         damage = self._ledger.damage
@@ -238,11 +239,18 @@ class Agent:
                 asyncio.get_running_loop().add_signal_handler(number, leave.set)
         marks = {name: (lambda name=name: self._rounds[name]) for name in ("talk", "watch", "measure")}
         pulse = Pulse({**marks, "protection": lambda: self.protection.sample}, lambda: self._clock.awake_ms() / 1000)
-        watch = self.effects.watch(lambda: self._rounds.update(("watch",)))
-        works = (self._beat_on(), watch, self._measure_on(), self.protection.run(), self.sleep.run(), pulse.run())
+        went = self._went_round
+        works = (
+            self.talk.run(partial(went, "talk")),
+            self.watch.run(partial(went, "watch")),
+            self._measure_on(),
+            self.protection.run(),
+            self.sleep.run(),
+            pulse.run(),
+        )
         self._loops = [asyncio.ensure_future(work) for work in works]
         notify("READY=1")
-        LOG.info("%s is up, front %s", self.config.host, self._endpoint)
+        LOG.info("%s is up, front %s", self.config.host, self.opened.endpoint)
         waiting = asyncio.ensure_future(leave.wait())
         await asyncio.wait((waiting, *self._loops), return_when=asyncio.FIRST_COMPLETED)
         notify("STOPPING=1")
@@ -254,61 +262,14 @@ class Agent:
 
     async def once(self) -> str:
         """One talk with the controller, everything it asks for carried out, and the receipts delivered."""
-        self._loops = [asyncio.ensure_future(work) for work in (self.effects.watch(), self.protection.run())]
-        await self.beat()
+        self._loops = [asyncio.ensure_future(work) for work in (self.watch.run(), self.protection.run())]
+        await self.talk.beat()
         await self.effects.settled()
-        await self.beat()
-        return self._talk
+        await self.talk.beat()
+        return self.talk.word
 
-    async def _beat_on(self) -> None:
-        failures = 0
-        while True:
-            self._wake.clear()
-            self._rounds["talk"] += 1
-            wait_s = await self._beat_kindly()
-            failures = 0 if wait_s is not None else failures + 1
-            if wait_s is None:
-                wait_s = min(RETRY_S[1], RETRY_S[0] * 2 ** min(failures - 1, 5))
-            self._write_status()
-            notify(f"STATUS={self.memory.host.state}, controller {self._talk}"[:200])
-            await asyncio.sleep(BEAT_GAP_S)
-            with contextlib.suppress(TimeoutError):
-                # News wakes us early, except when nobody answers: then it would only be told to the wall.
-                await asyncio.wait_for(self._wake.wait() if failures == 0 else asyncio.sleep(wait_s + 1), wait_s)
-
-    async def _beat_kindly(self) -> float | None:
-        """Seconds to the next heartbeat; None when the controller did not answer as it should."""
-        try:
-            return await self.beat()
-        except Refusal as refusal:
-            if refusal.code == NOT_ADMITTED:
-                self._talk = "pending: not admitted yet"
-                return PENDING_S
-            self._talk = f"refused: {refusal.message}"
-            self.alarms.warn(refusal.code, refusal.message, until_heard=True)
-        except Unwritable as error:
-            # The heartbeat went out and shows the alarm; what the directive wanted will be wanted again.
-            self._talk = error.message
-            self.alarms.warn(codes.LEDGER_UNWRITABLE.code, error.message)
-        except EdgeError as error:
-            self._talk = error.message
-        return None
-
-    async def beat(self) -> float:
-        """One heartbeat; seconds until the next one is wanted."""
-        away = self.sleep.away
-        directive = await self.beats.beat(self._readings, self._version)
-        if away == self.sleep.away:
-            self._said.set()
-        self._talk, self._heard_ms = "fresh", self._clock.wall_ms()
-        self.alarms.heard()
-        return max(0.1, min(60.0, directive.next_poll_ms / 1000))
-
-    async def _say_away(self) -> None:
-        """Wait until the controller has answered a heartbeat that tells whether this host is away."""
-        self._said.clear()
-        self._wake.set()
-        await self._said.wait()
+    def _went_round(self, loop: str) -> None:
+        self._rounds[loop] += 1
 
     async def _slept(self, slept_ms: int) -> None:
         await self.beats.renew()
@@ -317,7 +278,7 @@ class Agent:
     async def _measure_on(self) -> None:
         while True:
             await asyncio.sleep(MEASURE_S)
-            self._rounds["measure"] += 1
+            self._went_round("measure")
             with contextlib.suppress(GridopsError):
                 await self._measure()
                 if await self.hands.look(self._http):
@@ -343,11 +304,8 @@ class Agent:
 
     def _changed(self, host: Host) -> None:
         """A new memory, written: the front goes by it at once."""
-        routes = tuple(r for held in host.held.values() if (r := self._route(held)) is not None)
-        routes += self.hands.routes(routes)
-        away = tuple(Away(h.profile, h.serves) for h in host.held.values() if h.applied and h.state in _AWAY)
-        self.front.table = Table(routes=routes, away=away, keys=host.last_word.keys)
-        self.front.outcomes.keep(frozenset(route.body for route in routes))
+        self.front.table = table_of(host, self.doors, self.hands, self.alarms)
+        self.front.outcomes.keep(frozenset(route.body for route in self.front.table.routes))
         if len(host.roots) != self._roots_kept:
             with contextlib.suppress(GridopsError):
                 keep_roots(self.config, host.roots)
@@ -356,25 +314,6 @@ class Agent:
     def _launch_of(self, body: Digest) -> Launch | None:
         held = self.memory.host.held.get(body)
         return held.warm.launch if held is not None else None
-
-    def _route(self, held: Held) -> Route | None:
-        if held.state not in (ResidencyState.READY, ResidencyState.DRAINING):
-            return None
-        try:
-            door = self.doors.door(held)
-        except GridopsError as error:  # somebody changed the key file: nothing can be asked of this engine any more
-            self.alarms.warn(codes.NOT_OURS.code, error.message, about=held.replica)
-            return None
-        if door is None:
-            return None
-        return Route(
-            body=held.body,
-            profile=held.profile,
-            serves=held.serves,
-            door=door,
-            admitting=held.state is ResidencyState.READY and not held.offload,
-            lanes=held.warm.launch.lanes,
-        )
 
     def _readings(self) -> Readings:
         if self._ledger.writable:
@@ -386,8 +325,8 @@ class Agent:
             external=self.hands.external(),
             transfers=transfers(self._artifacts),
             disk_free_bytes=facts.disk_free_bytes(self.config.cache),
-            endpoint=self._endpoint,
-            front_cert=self._front_cert,
+            endpoint=self.opened.endpoint,
+            front_cert=self.opened.certificate,
             in_flight=dict(self.front.in_flight),
             alarms=self.alarms.now(),
             measured=self._measured,
@@ -395,7 +334,11 @@ class Agent:
             goodbye=self.sleep.away,
         )
 
+    def _talked(self, word: str) -> None:
+        self._write_status()
+        notify(f"STATUS={self.memory.host.state}, controller {word}"[:200])
+
     def _write_status(self) -> None:
-        talk = "stale" if self._talk == "fresh" and not self.hours.fresh() else self._talk
-        live = Live(os.getpid(), self._clock.wall_ms(), self._heard_ms, talk, self._readings())
+        word = "stale" if self.talk.word == "fresh" and not self.hours.fresh() else self.talk.word
+        live = Live(os.getpid(), self._clock.wall_ms(), self.talk.heard_ms, word, self._readings())
         write_live(self.config.status, self.memory.host, live, self.protection.readouts.rows())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event as Flag
@@ -20,57 +20,25 @@ import aiohttp
 from gridops.base.codes import devices as device_codes
 from gridops.base.codes import refusals as codes
 from gridops.base.errors import EdgeError, Refusal
-from gridops.base.ids import Digest, EngineName
+from gridops.base.ids import Digest
 from gridops.base.units import render_ms
-from gridops.model.fleet import Runtime
 from gridops.model.snapshot import ResidencyState
-from gridops_agent.artifacts import Artifacts, TakenBack
+from gridops_agent.artifacts import TakenBack
 from gridops_agent.core import local
-from gridops_agent.core.events import Event, Listed, Placed, Spawned, StartFailed, Stuck
+from gridops_agent.core.events import Listed, Placed, Spawned, StartFailed, Stuck
 from gridops_agent.core.state import Handle, Held, drop
-from gridops_agent.doors import Doors
-from gridops_agent.engines.base import Adapter, Door, Engine, EngineSilent, Service, Start
-from gridops_agent.front import Front
-from gridops_agent.hands import Hands
+from gridops_agent.engines.base import Door, Engine, EngineSilent, Start
 from gridops_agent.keep.base import Keeper, Place, PortLost, Proof, Publish, Spawn
-from gridops_agent.keep.keepers import Keepers
 from gridops_agent.ledger import Unwritable
 from gridops_agent.memory import Memory
-from gridops_agent.release import Releases
+from gridops_agent.stops import Stops
 from gridops_agent.supervise import tail
+from gridops_agent.tools import Says, Tools
 
 WARM_FLOOR_MS = 60_000
 WARM_FACTOR = 6
 PORT_TRIES = 3
 _POLL_S = 0.1
-
-Tell = Callable[[Event], Awaitable[bool]]
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What the hands of the agent work with."""
-
-    keepers: Keepers
-    engines: Mapping[EngineName, Engine]
-    services: Mapping[EngineName, Service]
-    artifacts: Artifacts
-    doors: Doors
-    front: Front
-    http: aiohttp.ClientSession
-    ports: tuple[int, int]
-    releases: Releases
-    hands: Hands
-    measure: Callable[[], Awaitable[None]]
-    """Take a look at every device now, and remember it. Raises Unwritable."""
-
-    def adapter(self, name: EngineName) -> Adapter | None:
-        """What knows an engine, whether we start it or not."""
-        return self.engines.get(name) or self.services.get(name)
-
-    def runtimes(self) -> tuple[Runtime, ...]:
-        """What this host can run."""
-        return self.keepers.runtimes(self.engines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +51,14 @@ class _Ended:
 
 
 class Starts:
-    """Starts and adoptions. `tell` waits for the ledger; `tell_once` raises when it cannot be written."""
+    """Starts and adoptions of one agent."""
 
-    def __init__(self, memory: Memory, tools: Tools, tell: Tell, tell_once: Tell) -> None:
+    def __init__(self, memory: Memory, tools: Tools, says: Says, stops: Stops) -> None:
         self._memory = memory
         self._tools = tools
-        self._tell = tell
-        self._tell_once = tell_once
+        self._tell = says.tell
+        self._tell_once = says.tell_once
+        self._stops = stops
         self._taken: set[int] = set()
         self._leaving = False
         self._reading: dict[Digest, Flag] = {}
@@ -298,14 +267,10 @@ class Starts:
 
     async def _after_end(self, held: Held, handle: Handle, why: str) -> _Ended | None:
         """Leave nothing behind, then say why. What cannot be ended keeps its memory counted."""
-        releases = self._tools.releases
-        await releases.before(replace(held, handle=handle), self._tell)
-        stopped = await self._tools.keepers.stop(held.body, handle)
-        back, detail = await releases.after(held.body) if stopped.gone else (False, stopped.detail)
-        if not back:
-            await self._tell(Stuck(held.body, codes.RELEASE_STUCK.code, f"{why}; {detail}"))
+        left = await self._stops.end(replace(held, handle=handle), handle)
+        if left.code is not None:
+            await self._tell(Stuck(held.body, left.code, f"{why}; {left.words}"))
             return None
-        self._tools.keepers.forget(handle)
         last = tail(self._tools.doors.folder(held.body) / "log", 3)
         return _Ended("; ".join((why, *last)), port_lost=not _free(handle.port))
 

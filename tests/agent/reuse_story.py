@@ -69,7 +69,7 @@ def take_over(agent: Agent, site: Site, body: Digest, real: bool) -> subprocess.
 
 
 async def kept_alive(agent: Agent, site: Site, body: Digest, restarts: int) -> None:
-    watch = asyncio.ensure_future(agent.effects.watch())
+    watch = asyncio.ensure_future(agent.watch.run())
     await until(lambda: held_of(agent, body).restarts == restarts, "keep-alive")
     await until(lambda: held_of(agent, body).state is ResidencyState.READY, "the new engine")
     watch.cancel()

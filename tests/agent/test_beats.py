@@ -131,7 +131,7 @@ async def talking(desk: Desk) -> AsyncIterator[Agent]:
     async with listening(desk) as url:
         desk.site.config = replace(desk.site.config, controller=url)
         async with desk.site.agent() as agent:
-            agent._loops = [asyncio.ensure_future(w) for w in (agent._beat_on(), agent.effects.watch())]
+            agent._loops = [asyncio.ensure_future(w) for w in (agent.talk.run(), agent.watch.run())]
             await until(lambda: bool(desk.beats), "a heartbeat")
             yield agent
 
@@ -146,8 +146,8 @@ async def test_a_command_travels_over_tls_and_its_receipt_comes_back(desk: Desk)
         await until(lambda: desk.beats[-1].inventory.residencies[0].state is ResidencyState.READY)
         last = desk.beats[-1]
         assert (last.head.seq, last.receipt_head, last.open) == (1, 1, ())
-        assert last.inventory.endpoint == agent._endpoint
-        assert last.inventory.front_cert == agent._front_cert
+        assert last.inventory.endpoint == agent.opened.endpoint
+        assert last.inventory.front_cert == agent.opened.certificate
         assert last.inventory.cached == (desk.site.model.digest,)
         assert [b.hseq for b in desk.beats] == list(range(1, len(desk.beats) + 1))
         assert len({b.nonce for b in desk.beats}) == len(desk.beats)
@@ -171,21 +171,21 @@ async def test_without_a_controller_what_runs_is_kept_alive_and_stays_so_after_a
         keys = agent.front.table.keys
         assert keys
     async with desk.site.agent() as agent:  # nobody listens at the controller's address any more
-        agent._loops = [asyncio.ensure_future(w) for w in (agent._beat_on(), agent.effects.watch())]
+        agent._loops = [asyncio.ensure_future(w) for w in (agent.talk.run(), agent.watch.run())]
         (body,) = agent.memory.host.held
         assert agent.front.table.keys == keys, "clients get in by the last word"
         old = pid_of(agent, body)
         os.kill(old, signal.SIGKILL)
         await until(lambda: agent.memory.host.held[body].restarts == 1)
         await until(lambda: agent.memory.host.held[body].state is ResidencyState.READY)
-        assert "does not answer" in agent._talk
+        assert "does not answer" in agent.talk.word
         assert not agent.hours.fresh()
 
 
 async def test_a_host_that_is_not_admitted_waits_and_does_nothing(desk: Desk) -> None:
     desk.admitted = False
     async with talking(desk) as agent:
-        await until(lambda: agent._talk.startswith("pending"))
+        await until(lambda: agent.talk.word.startswith("pending"))
         assert agent.memory.host.last_word.keys == ()
 
 
@@ -210,7 +210,7 @@ async def test_a_directive_that_is_not_for_this_moment_is_not_believed(
         async with desk.site.agent() as agent:
             before = agent.memory.host
             with pytest.raises(Refusal) as caught:
-                await agent.beat()
+                await agent.talk.beat()
             assert caught.value.code == code
             assert agent.memory.host is before
 
@@ -221,11 +221,11 @@ async def test_a_controller_that_answers_well_again_ends_what_was_said_against_i
         async with desk.site.agent() as agent:
             for days in (2, 3):
                 desk.changes = {"now_ms": wall_ms() + days * DAY, "expires_ms": wall_ms() + (days + 1) * DAY}
-                assert await agent._beat_kindly() is None
+                assert await agent.talk.attempt() is None
             (alarm,) = agent.alarms.now()
             assert alarm.startswith("clock_disagrees: ")
             desk.changes = {}
-            assert await agent._beat_kindly() is not None
+            assert await agent.talk.attempt() is not None
             assert desk.beats[-1].alarms == (alarm,), "it was told"
             assert agent.alarms.now() == ()
 
@@ -235,17 +235,17 @@ async def test_the_alarm_about_a_former_term_ends_when_a_good_term_is_obeyed_aga
         desk.site.config = replace(desk.site.config, controller=url)
         async with desk.site.agent() as agent:
             desk.changes = {"term": Term(epoch=1, counter=9)}
-            assert await agent._beat_kindly() is not None
+            assert await agent.talk.attempt() is not None
             desk.changes = {"term": Term(epoch=1, counter=8)}
-            assert await agent._beat_kindly() is None
+            assert await agent.talk.attempt() is None
             (alarm,) = agent.alarms.now()
             assert alarm.startswith("stale_term: ")
-            assert agent._talk.startswith("refused: ")
+            assert agent.talk.word.startswith("refused: ")
             desk.changes = {"term": Term(epoch=1, counter=10)}
-            assert await agent._beat_kindly() is not None
+            assert await agent.talk.attempt() is not None
             assert desk.beats[-1].alarms == (alarm,), "it was told"
             assert agent.alarms.now() == ()
-            assert agent._talk == "fresh"
+            assert agent.talk.word == "fresh"
 
 
 async def test_an_hour_between_the_clocks_is_no_reason_to_stop(desk: Desk) -> None:
@@ -263,7 +263,7 @@ async def test_another_certificate_than_the_pinned_one_is_refused(desk: Desk) ->
         desk.site.config = replace(desk.site.config, controller=url)
         async with desk.site.agent() as agent:
             with pytest.raises(Unreachable, match="does not answer"):
-                await agent.beat()
+                await agent.talk.beat()
     assert desk.beats == []
 
 
@@ -283,7 +283,7 @@ async def test_a_rotated_controller_key_is_learnt_from_the_roots_and_kept(desk: 
     async with listening(desk) as url:
         desk.site.config = replace(desk.site.config, controller=url)
         async with desk.site.agent() as agent:
-            await agent.beat()
+            await agent.talk.beat()
             assert agent.memory.host.chain.root.version == 2
             assert agent.memory.host.fence.term.epoch == 2
         async with desk.site.agent() as agent:
@@ -312,7 +312,7 @@ async def test_nonsense_from_the_other_side_is_an_unreachable_controller(desk: D
         desk.site.config = replace(desk.site.config, controller=url)
         async with desk.site.agent() as agent:
             with pytest.raises(Unreachable, match="is it a gridops controller"):
-                await agent.beat()
+                await agent.talk.beat()
 
 
 async def test_once_carries_out_what_is_wanted_and_delivers_the_receipts(desk: Desk) -> None:

@@ -133,7 +133,7 @@ async def test_a_container_started_again_by_hand_is_another_life(boxes: Server, 
         box.process.kill()
         box.process.wait()
         boxes.runtime.start(box.id)
-        await agent.effects.look()
+        await agent.watch.look()
         await kept_alive(agent, body)
         assert not box.running
         handle = held_of(agent, body).handle
@@ -142,7 +142,7 @@ async def test_a_container_started_again_by_hand_is_another_life(boxes: Server, 
 
 
 async def kept_alive(agent: Agent, body: Digest, restarts: int = 1) -> None:
-    watch = asyncio.ensure_future(agent.effects.watch())
+    watch = asyncio.ensure_future(agent.watch.run())
     await until(lambda: held_of(agent, body).restarts == restarts, "keep-alive")
     await until(lambda: held_of(agent, body).state is ResidencyState.READY, "the new engine")
     watch.cancel()
@@ -157,7 +157,7 @@ async def test_a_container_that_the_kernel_ended_for_its_memory_says_so_and_is_k
         assert box.process is not None
         box.process.kill()
         box.process.wait()
-        await agent.effects.look()
+        await agent.watch.look()
         detail = held_of(agent, body).detail or ""
         assert f"the container {box.id[:12]} ended with exit code 137 (out of memory)" in detail
         assert box.id in boxes.runtime.boxes, "its log survives"
@@ -314,13 +314,13 @@ async def test_a_runtime_that_cannot_be_asked_proves_nothing(
         body = await warmed(agent, boxed)
         await agent.effects.settled()
         boxes.runtime.broken |= dict.fromkeys(("inspect", "containers"), hangs_up)
-        await agent.effects.look()
+        await agent.watch.look()
         assert (held_of(agent, body).state, held_of(agent, body).code) == (ResidencyState.FAILED, "not_ours")
         made = await done(agent, boxed, boxed.unload(body, force=True))
         assert made.outcome is Outcome.FAILED, "nothing is unloaded on no word"
         assert boxes.runtime.only().running
         boxes.runtime.broken.clear()
-        await agent.effects.look()
+        await agent.watch.look()
         await until(lambda: held_of(agent, body).state is ResidencyState.READY, "the runtime is back")
 
 
@@ -362,7 +362,7 @@ async def test_a_paused_container_lives_and_holds_its_memory(boxes: Server, boxe
         await agent.effects.settled()
         box = boxes.runtime.only()
         box.paused = True
-        await agent.effects.look()
+        await agent.watch.look()
         assert held_of(agent, body).state is ResidencyState.READY
         assert box.running
 

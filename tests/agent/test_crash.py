@@ -64,7 +64,7 @@ async def recovered(site: Site) -> str:
     before = set(site.processes())
     assert len(before) <= 1
     async with site.agent() as agent:
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         site.seq, site.head = agent.memory.host.fence.head.seq, agent.memory.host.fence.head.body
         await until(lambda: not agent.memory.host.commands, "every command to have its receipt")
         host = agent.memory.host

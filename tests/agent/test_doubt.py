@@ -114,7 +114,7 @@ async def test_a_reused_pid_is_never_signalled_and_the_engine_counts_as_dead(sit
         os.kill(handle.pid, signal.SIGKILL)
         with stranger() as other:
             pretend(agent, site, warmed, replace(handle, pid=other.pid))
-            watch = asyncio.ensure_future(agent.effects.watch())
+            watch = asyncio.ensure_future(agent.watch.run())
             await until(lambda: held_of(agent, warmed).restarts == 1, "keep-alive")
             await until(lambda: held_of(agent, warmed).state is ResidencyState.READY)
             assert other.poll() is None
@@ -135,7 +135,7 @@ async def test_a_living_process_without_proof_is_kept_as_failed_and_never_signal
             held = held_of(agent, warmed)
             assert (held.state, held.code) == (ResidencyState.FAILED, "not_ours")
             for _ in range(3):
-                await agent.effects.look()
+                await agent.watch.look()
             assert held_of(agent, warmed).restarts == 0, "no second process beside one that may be ours"
             answer = await done(agent, site, site.unload(warmed, force=True))
             assert (answer.outcome, answer.code) == (Outcome.FAILED, "not_ours")
@@ -157,9 +157,9 @@ async def test_a_doubt_that_passes_brings_the_residency_back(site: Site, monkeyp
         with monkeypatch.context() as blind:
             blind.setattr(Linux, "environment", lambda self, pid: None)
             blind.setattr("gridops_agent.keep.child.DOUBT_LOOKS", 1)
-            await agent.effects.look()
+            await agent.watch.look()
             assert (held_of(agent, warmed).state, held_of(agent, warmed).code) == (ResidencyState.FAILED, "not_ours")
-        await agent.effects.look()
+        await agent.watch.look()
         await until(lambda: held_of(agent, warmed).state is ResidencyState.READY)
         assert pid_of(agent, warmed) == pid
 
@@ -173,7 +173,7 @@ async def test_one_command_never_has_two_processes_however_often_it_is_granted(s
 
         await receipt(agent, digest_of(body))
         await hear(agent, site, site.grant(body))
-        await agent.effects.look()
+        await agent.watch.look()
         assert len(site.processes()) == 1
         await agent.effects._starts.start(digest_of(body))
         assert len(site.processes()) == 1, "a start of what is ready does nothing"

@@ -79,7 +79,7 @@ async def test_the_engine_key_is_a_private_file_and_stands_nowhere_else(site: Si
 
 async def test_an_engine_that_is_killed_is_started_again_by_its_own_host(site: Site) -> None:
     async with site.agent() as agent:
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         warmed = await command(agent, site, site.warm())
         await receipt(agent, warmed)
         generation = agent.memory.host.generation()
@@ -111,7 +111,7 @@ async def test_a_fault_of_ours_while_keeping_alive_is_one_failed_start_and_not_t
             return whole(*args)  # type: ignore[arg-type]
 
         monkeypatch.setattr(agent._artifacts, "locate", locate)
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         os.kill(first, signal.SIGKILL)
         await until(lambda: held_of(agent, warmed).state is not READY, "the death to be seen")
         await until(lambda: held_of(agent, warmed).state is READY, "the restart")
@@ -121,7 +121,7 @@ async def test_a_fault_of_ours_while_keeping_alive_is_one_failed_start_and_not_t
 
 async def test_restarts_end_when_the_policy_is_used_up_and_the_residency_says_so(site: Site) -> None:
     async with site.agent() as agent:
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         warmed = await command(agent, site, site.warm(restart=Restart(max=1, per_ms=600_000, backoff_ms=50)))
         await receipt(agent, warmed)
         for _ in range(2):
@@ -158,7 +158,7 @@ async def test_what_died_while_the_agent_was_away_is_kept_alive_when_it_is_back(
         pid = pid_of(agent, warmed)
     os.kill(pid, signal.SIGKILL)
     async with site.agent() as agent:
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         await until(lambda: held_of(agent, warmed).state is READY, "the restart")
         assert pid_of(agent, warmed) != pid
         assert held_of(agent, warmed).restarts == 1

@@ -49,10 +49,10 @@ async def test_what_was_applied_serves_and_is_kept_alive_long_after_everything_h
         later(400 * DAY)
         assert agent.memory.host.chain.root.expires_ms < agent.hours.now_ms(), "the root has expired"
         assert not fresh.is_fresh(agent.hours.session, agent._clock.monotonic_ms())
-        await agent.effects.look()
+        await agent.watch.look()
         await serves(agent)
         os.kill(pid_of(agent, body), signal.SIGKILL)
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         await until(lambda: held_of(agent, body).restarts == 1, "keep-alive, which no expiry stops")
         await until(lambda: held_of(agent, body).state is ResidencyState.READY)
         await serves(agent)

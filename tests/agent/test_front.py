@@ -34,7 +34,7 @@ async def client(agent: Agent) -> AsyncIterator[aiohttp.ClientSession]:
     """A client that pins the front's certificate."""
     context = ssl.create_default_context(cafile=str(agent.config.front_cert))
     async with aiohttp.ClientSession(
-        agent._endpoint, connector=aiohttp.TCPConnector(ssl=context), headers=MINE
+        agent.opened.endpoint, connector=aiohttp.TCPConnector(ssl=context), headers=MINE
     ) as session:
         yield session
 
@@ -111,7 +111,7 @@ async def test_tls_older_than_1_3_is_refused(site: Site) -> None:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as http:
             with pytest.raises(aiohttp.ClientConnectorError):
-                await http.get(f"{agent._endpoint}/healthz")
+                await http.get(f"{agent.opened.endpoint}/healthz")
 
 
 async def test_a_drain_waits_for_a_stream_to_end_and_admits_nothing_new(site: Site) -> None:
@@ -211,9 +211,9 @@ async def test_a_stream_whose_engine_dies_is_cut_and_not_ended_as_if_it_were_who
 
 async def test_the_address_of_the_front_stays_when_the_agent_restarts(site: Site) -> None:
     async with site.agent() as agent:
-        before = agent._endpoint
+        before = agent.opened.endpoint
     async with site.agent() as agent:
-        assert agent._endpoint == before
+        assert agent.opened.endpoint == before
 
 
 async def test_an_operate_command_changes_what_is_served_without_a_restart(site: Site) -> None:

@@ -142,7 +142,7 @@ async def test_a_bring_that_fails_halfway_is_taken_out_again(shelf: Running, sit
 async def test_what_cannot_be_taken_out_keeps_its_memory_counted(
     shelf: Running, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridops_agent.effects.STOP_STEPS", ((15, 0.3), (9, 0.1)))
+    monkeypatch.setattr("gridops_agent.stops.STOP_STEPS", ((15, 0.3), (9, 0.1)))
     async with site.agent() as agent:
         body = await warmed(agent, site)
         await shelf.say("set", stubborn=True)
@@ -167,7 +167,7 @@ async def test_a_model_that_the_service_evicted_is_brought_again(shelf: Running,
         body = await warmed(agent, site)
         await agent.effects.settled()
         await shelf.say("drop", name="tiny")
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         await until(lambda: held_of(agent, body).restarts == 1, "keep-alive")
         await until(lambda: held_of(agent, body).state is ResidencyState.READY)
         watch.cancel()
@@ -184,7 +184,7 @@ async def test_a_service_that_was_restarted_lost_our_model_and_gets_it_again(she
         assert await agent.keepers.judge(body, handle) is Proof.GONE, "its memory went with the process"
         assert "process of shelf" in agent.keepers.ending(handle)
         await shelf.begin()
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         await until(lambda: held_of(agent, body).restarts == 1, "keep-alive")
         await until(lambda: held_of(agent, body).state is ResidencyState.READY)
         watch.cancel()

@@ -175,7 +175,7 @@ async def test_work_in_flight_is_waited_for_and_not_cut(site: Site, tls: TlsIden
             client = aiohttp.ClientSession()
             asked = lasting()
             auth = {"Authorization": f"Bearer {CLIENT_KEY}"}
-            url = f"{agent._endpoint}/v1/chat/completions"
+            url = f"{agent.opened.endpoint}/v1/chat/completions"
             async with client.post(url, json=asked, headers=auth, ssl=False) as answer:
                 assert answer.status == 200
                 await answer.content.readany()

@@ -110,8 +110,8 @@ async def test_an_engine_that_died_while_nothing_could_be_recorded_is_shown_as_g
 
         with monkeypatch.context() as full:
             full.setattr(Ledger, "_transact", on_full_disk)
-            full.setattr("gridops_agent.effects.LEDGER_RETRY_S", 0.05)
-            watch = asyncio.ensure_future(agent.effects.watch())
+            full.setattr("gridops_agent.watch.FAULT_S", 0.05)
+            watch = asyncio.ensure_future(agent.watch.run())
             await until(lambda: bool(agent.alarms.now()), "an alarm")
             (alarm,) = agent.alarms.now()
             assert alarm.startswith("ledger_unwritable: tiny/1 is dead (pid")

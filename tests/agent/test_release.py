@@ -334,7 +334,7 @@ async def told(work):
     site = Site(folder / "state", model).join()
     try:
         async with site.agent() as agent:
-            watch = asyncio.ensure_future(agent.effects.watch())
+            watch = asyncio.ensure_future(agent.watch.run())
             try:
                 return await work(agent, site)
             finally:

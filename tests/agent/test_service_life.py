@@ -51,7 +51,7 @@ async def test_ollama_is_filled_by_its_own_registry_and_serves_under_the_profile
         async with aiohttp.ClientSession(connector=context) as http:
             asked = {"model": "tiny-alias", "messages": []}
             headers = {"Authorization": f"Bearer {CLIENT_KEY}"}
-            async with http.post(f"{agent._endpoint}/v1/chat/completions", json=asked, headers=headers) as answer:
+            async with http.post(f"{agent.opened.endpoint}/v1/chat/completions", json=asked, headers=headers) as answer:
                 assert answer.status == 200, "every served name is one that Ollama knows"
         assert (await done(agent, site, site.drain(body))).outcome is Outcome.SUCCEEDED
         assert (await done(agent, site, site.unload(body))).outcome is Outcome.SUCCEEDED

@@ -322,18 +322,18 @@ async def test_a_laptop_that_sleeps_while_it_asks_asks_anew(make_site: Callable[
         site.config = replace(site.config, controller=url)
         async with site.agent() as agent:
             desk.answers.set()
-            await agent.beat()
+            await agent.talk.beat()
             first = agent.hours.session
             desk.answers.clear()
             desk.asked.clear()
-            talk = asyncio.ensure_future(agent._beat_kindly())
+            talk = asyncio.ensure_future(agent.talk.attempt())
             await asyncio.wait_for(desk.asked.wait(), 30)
             await agent._slept(HOUR)
             assert await asyncio.wait_for(talk, 30) is None
-            assert "slept while it asked" in agent._talk
+            assert "slept while it asked" in agent.talk.word
             assert agent.hours.session.nonce is None
             desk.answers.set()
-            await agent.beat()
+            await agent.talk.beat()
             assert agent.hours.session.hseq == first.hseq + 2
             assert fresh.is_fresh(agent.hours.session, agent._clock.monotonic_ms())
 
@@ -342,7 +342,7 @@ async def test_an_engine_lives_through_a_sleep_with_its_process(site: Site) -> N
     async with site.agent() as agent:
         body = await warmed(agent, site)
         pid = pid_of(agent, body)
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         await agent._slept(HOUR)
         assert held_of(agent, body).state in (ResidencyState.WARMING, ResidencyState.READY)
         await until(lambda: held_of(agent, body).state is ResidencyState.READY)

@@ -211,7 +211,7 @@ async def test_a_residency_given_back_runs_on_and_is_external_from_then_on(site:
         await agent._measure()
         assert agent.memory.host.held == {}
         assert not any("stray" in alarm for alarm in agent.alarms.now()), "given back is not lost"
-        await agent.effects.look()
+        await agent.watch.look()
         assert here().process(handle.pid) is not None
         await agent.hands.look(agent._http)
         assert [r.port for r in agent.hands.external() if f"pid {handle.pid}" in (r.detail or "")] == [handle.port]

@@ -150,7 +150,7 @@ async def test_a_unit_of_ours_restarted_by_hand_is_another_life_and_is_begun_ane
         os.killpg(machine.pid(), signal.SIGKILL)
         await until(lambda: not systemctl.show("llama.service").lives)
         machine.systemctl("start", "--", "llama.service")
-        await agent.effects.look()
+        await agent.watch.look()
         assert "the unit llama.service ended" in (held_of(agent, body).detail or "")
         assert not systemctl.show("llama.service").lives
 
@@ -160,7 +160,7 @@ async def test_a_crashed_unit_is_kept_alive_by_the_agent(machine: Machine) -> No
         body = await warmed(agent, machine.site)
         await agent.effects.settled()
         os.killpg(machine.pid(), signal.SIGKILL)
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         await until(lambda: held_of(agent, body).restarts == 1, "keep-alive")
         await until(lambda: held_of(agent, body).state is ResidencyState.READY, "the new engine")
         watch.cancel()
@@ -188,12 +188,12 @@ async def test_a_systemd_that_cannot_be_asked_proves_nothing(machine: Machine) -
         body = await warmed(agent, machine.site)
         await agent.effects.settled()
         (machine.bin / "no-bus").touch()
-        await agent.effects.look()
+        await agent.watch.look()
         assert (held_of(agent, body).state, held_of(agent, body).code) == (ResidencyState.FAILED, "not_ours")
         made = await done(agent, machine.site, machine.site.unload(body, force=True))
         assert made.outcome is Outcome.FAILED
         (machine.bin / "no-bus").unlink()
-        await agent.effects.look()
+        await agent.watch.look()
         await until(lambda: held_of(agent, body).state is ResidencyState.READY)
 
 

@@ -194,7 +194,7 @@ async def test_an_agent_killed_in_the_middle_of_a_step_is_followed_by_one_of_new
     os.waitpid(pid, 0)
     rewrite_as_form_1(site.config.ledger)
     async with site.agent() as agent:
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         site.seq, site.head = agent.memory.host.fence.head.seq, agent.memory.host.fence.head.body
         await until(lambda: not agent.memory.host.commands, "the command to be answered")
         assert len(site.processes()) == len(live(agent.memory.host.held)) <= 1

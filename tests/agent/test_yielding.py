@@ -44,7 +44,7 @@ async def running(site: Site, rules: ClassProtection = QUICK) -> AsyncIterator[A
     async with site.agent() as agent:
         directive = replace(site.directive(acked=agent.memory.host.receipts.acked), protection=rules)
         await agent.effects.tell(Heard(directive, floor_ms=directive.now_ms, epoch=1))
-        loops = [asyncio.ensure_future(agent.effects.watch()), asyncio.ensure_future(quick_looks(agent))]
+        loops = [asyncio.ensure_future(agent.watch.run()), asyncio.ensure_future(quick_looks(agent))]
         try:
             yield agent
         finally:

@@ -180,8 +180,8 @@ async def _empty(config: Config, wishes: Wishes) -> None:
         agent.sleep.away = True
         try:
             async with asyncio.timeout(GOODBYE_S):
-                await agent.beat()
-                await agent.beat()  # the receipts that the first answer asked for, and the last word
+                await agent.talk.beat()
+                await agent.talk.beat()  # the receipts that the first answer asked for, and the last word
             wishes.tell("The controller was told goodbye.")
         except (GridopsError, TimeoutError) as error:
             words = error.message if isinstance(error, GridopsError) else "no answer"
@@ -190,7 +190,7 @@ async def _empty(config: Config, wishes: Wishes) -> None:
 
 async def _unload(agent: Agent, held: Held, wishes: Wishes) -> None:
     if not wishes.force and held.handle is not None:
-        work = await agent.effects.in_flight(held)
+        work = await agent.effects.stops.in_flight(held)
         if work:
             raise Busy(f"{held.replica}: {work}; nothing was cut", hints=("call it again, or with --force",))
     steps = FORCE_STEPS if wishes.force else STOP_STEPS

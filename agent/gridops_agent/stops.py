@@ -1,0 +1,124 @@
+"""Ends engines: waits until nothing is in flight, stops, and proves that their memory is back.
+
+Called with the residency's lanes held, by `effects` for drains and unloads, by `starts` for a start that failed, by
+`giveback` for an owner. What cannot be proved ours is never signalled (the keepers see to that), what is in flight is
+cut only by an approved force, and an engine that is not wholly gone keeps its memory counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from gridops.base.codes import refusals as codes
+from gridops.base.ids import Digest
+from gridops.model.action import Drain, Unload
+from gridops.model.snapshot import ResidencyState
+from gridops.protocol.messages import Outcome
+from gridops_agent.core.events import Ended, Stuck
+from gridops_agent.core.state import Handle, Held
+from gridops_agent.keep.base import FORCE_STEPS, STOP_STEPS, Proof, Steps
+from gridops_agent.memory import Memory
+from gridops_agent.tools import Tell, Tools
+
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of an engine after a stop. Without a code nothing is, and its memory is back."""
+
+    code: str | None
+    words: str
+
+
+class Stops:
+    """Drains and stops of one agent."""
+
+    def __init__(self, memory: Memory, tools: Tools, tell: Tell) -> None:
+        self._memory = memory
+        self._tools = tools
+        self._tell = tell
+
+    async def in_flight(self, held: Held) -> str:
+        """What is still being worked on, in words; empty when it is known to be nothing."""
+        count = self._tools.front.in_flight[held.body]
+        if count:
+            return f"{count} requests are in flight at the front"
+        door = self._tools.doors.door(held)
+        if door is None or held.handle is None:
+            return ""
+        if await self._tools.keepers.prove(held.body, held.handle) is Proof.GONE:
+            return ""
+        adapter = self._tools.adapter(held.warm.launch.engine)
+        if adapter is not None and not adapter.abilities.counts_work:
+            return ""  # the front's own count is all there is
+        busy = await adapter.busy(self._tools.http, door) if adapter is not None else None
+        if busy is None:
+            return "the engine does not say whether it is idle"
+        return f"{busy} generations are running by the engine's own count" if busy else ""
+
+    async def idle(self, held: Held) -> None:
+        """Wait until nothing is in flight, however long that takes."""
+        while True:
+            if not await self.in_flight(held):
+                return
+            await asyncio.sleep(_POLL_S)
+
+    async def drain(self, body: Digest, drain: Drain) -> None:
+        """Wait for work in flight until the grace ends; then it is left alone, and the receipt says what it was."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + drain.grace_ms / 1000
+        while True:
+            held = self._memory.host.held.get(drain.incarnation)
+            work = await self.in_flight(held) if held is not None else ""
+            if work == "":
+                await self._tell(Ended(body, Outcome.SUCCEEDED))
+                return
+            if loop.time() >= end:
+                await self._tell(Ended(body, Outcome.FAILED, codes.DRAIN_TIMEOUT.code, f"{work}; nothing was cut"))
+                return
+            await asyncio.sleep(_POLL_S)
+
+    async def unload(self, body: Digest, unload: Unload) -> None:
+        """End a residency's engine, and whatever carries its body though no handle names it."""
+        residency = unload.incarnation
+        held = self._memory.host.held.get(residency)
+        if held is not None and not unload.force and held.state is not ResidencyState.FAILED:
+            work = await self.in_flight(held)
+            if work:
+                await self._tell(Ended(body, Outcome.FAILED, codes.WORK_IN_FLIGHT.code, f"{work}; nothing was cut"))
+                return
+        steps = FORCE_STEPS if unload.force else STOP_STEPS
+        if held is not None and held.handle is not None:
+            left = await self.end(held, held.handle, steps)
+        else:
+            left = await self._sweep(residency, held, steps)
+        if left.code is not None:
+            if held is not None:
+                await self._tell(Stuck(residency, left.code, left.words))
+            await self._tell(Ended(body, Outcome.FAILED, left.code, left.words))
+            return
+        await self._tell(Ended(body, Outcome.SUCCEEDED, detail=left.words or None))
+        self._tools.doors.close(residency)
+
+    async def end(self, held: Held, handle: Handle, steps: Steps = STOP_STEPS) -> Left:
+        """Stop the engine of a handle, wait for its memory, and say what is left. Tells the heart what it owes."""
+        keepers, releases = self._tools.keepers, self._tools.releases
+        await releases.before(held, self._tell)
+        stopped = await keepers.stop(held.body, handle, steps)
+        if not stopped.gone:
+            doubt = await keepers.prove(held.body, handle) is Proof.NOT_OURS
+            return Left(codes.NOT_OURS.code if doubt else codes.RELEASE_STUCK.code, stopped.detail)
+        keepers.forget(handle)
+        return await self._memory_back(held.body)
+
+    async def _sweep(self, residency: Digest, held: Held | None, steps: Steps) -> Left:
+        swept = await self._tools.keepers.sweep(residency, held, steps)
+        if not swept.gone:
+            return Left(codes.RELEASE_STUCK.code, swept.detail)
+        return await self._memory_back(residency)
+
+    async def _memory_back(self, residency: Digest) -> Left:
+        back, remark = await self._tools.releases.after(residency)
+        return Left(None if back else codes.RELEASE_STUCK.code, remark)
