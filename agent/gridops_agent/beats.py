@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import trust as codes
 from gridops.base.errors import Refusal, Unreachable
 from gridops.base.record import to_bytes
 from gridops.protocol import fresh, receipts

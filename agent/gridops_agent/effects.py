@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest
 from gridops.model.action import Drain, Evict, Load, Unload, Warm

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import GridopsError, Refusal
 from gridops.base.ids import Digest
 from gridops.disk.atomic import write_atomic

@@ -5,7 +5,7 @@ Called by the shell with each new memory. A residency whose key cannot be read i
 
 from __future__ import annotations
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import GridopsError
 from gridops.model.snapshot import ResidencyState
 from gridops_agent.alarms import Alarms

@@ -6,7 +6,7 @@ Nothing in flight is ever cut: work that outlives the grace keeps its engine, an
 
 from __future__ import annotations
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.ids import Digest
 from gridops_agent.core.events import Died, GiveBack, Stuck
 from gridops_agent.ledger import Unwritable

@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import trust as codes
 from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import HostId
 from gridops.base.record import to_bytes

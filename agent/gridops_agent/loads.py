@@ -14,7 +14,7 @@ from threading import Event
 
 import aiohttp
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, EngineName
 from gridops.model.action import Evict, Load

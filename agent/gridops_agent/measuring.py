@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from gridops.base.codes import devices as codes
-from gridops.base.codes.refusals import RELEASE_STUCK
+from gridops.base.codes.host import RELEASE_STUCK
 from gridops.base.ids import DeviceId
 from gridops_agent.alarms import Alarms
 from gridops_agent.effects import Effects

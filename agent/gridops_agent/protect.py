@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gridops.base.codes import refusals
+from gridops.base.codes import host as codes
 from gridops.base.errors import GridopsError
 from gridops.model.policy import ClassProtection, Sensor, protection_default
 from gridops_agent.alarms import Alarms
@@ -75,7 +75,7 @@ class Protection:
             try:
                 await self.tick()
             except GridopsError as error:
-                code = refusals.LEDGER_UNWRITABLE if isinstance(error, Unwritable) else refusals.AGENT_FAULT
+                code = codes.LEDGER_UNWRITABLE if isinstance(error, Unwritable) else codes.AGENT_FAULT
                 self._parts.alarms.warn(code.code, error.message)
 
     async def tick(self) -> Verdict:
@@ -109,7 +109,7 @@ class Protection:
             return unknown  # the thread is left to itself, and no second one is started beside it
         reading, self._reading = self._reading, None
         if (error := reading.exception()) is not None:
-            self._parts.alarms.warn(refusals.AGENT_FAULT.code, f"sensors: {type(error).__name__}: {error}"[:200])
+            self._parts.alarms.warn(codes.AGENT_FAULT.code, f"sensors: {type(error).__name__}: {error}"[:200])
             return unknown
         return self._local(reading.result())
 

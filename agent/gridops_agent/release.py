@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from gridops.base import limits
-from gridops.base.codes.refusals import RELEASE_STUCK
+from gridops.base.codes.host import RELEASE_STUCK
 from gridops.base.ids import DeviceId, Digest
 from gridops.base.units import render_bytes
 from gridops_agent.core import release

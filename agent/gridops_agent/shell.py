@@ -17,7 +17,7 @@ from functools import partial
 
 import aiohttp
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import BadSetup, GridopsError
 from gridops.base.ids import Digest, short
 from gridops.disk.keyring import read_secret

@@ -18,7 +18,7 @@ from threading import Event as Flag
 import aiohttp
 
 from gridops.base.codes import devices as device_codes
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import EdgeError, Refusal
 from gridops.base.ids import Digest
 from gridops.base.units import render_ms

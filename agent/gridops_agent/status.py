@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import GridopsError
 from gridops.base.ids import Digest, short
 from gridops.base.record import to_data

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.ids import Digest
 from gridops.model.action import Drain, Unload
 from gridops.model.snapshot import ResidencyState

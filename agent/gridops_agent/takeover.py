@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import psutil
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import BadSetup, Refusal
 from gridops.disk.keyring import read_secret
 from gridops_agent.config import Config

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import EdgeError, Refusal
 from gridops_agent.alarms import Alarms
 from gridops_agent.beats import Beats

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import GridopsError
 from gridops.model.snapshot import ResidencyState
 from gridops_agent.core import keepalive, yielding

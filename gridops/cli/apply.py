@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from gridops.base.codes.control import GO422
-from gridops.base.codes.refusals import PLAN_EDITED, WRONG_FLEET
+from gridops.base.codes.trust import PLAN_EDITED, WRONG_FLEET
 from gridops.base.errors import Bug, Failed, Refusal, Unreachable
 from gridops.base.ids import PersonName, ProfileName, short
 from gridops.base.record import from_bytes, from_data

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gridops.base.codes.control import GO422
-from gridops.base.codes.refusals import WRONG_HOST_KEY
+from gridops.base.codes.protocol import WRONG_HOST_KEY
 from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import HostId, PersonName, is_name
 from gridops.base.units import parse_ms, render_bytes

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from gridops.base.codes.refusals import GO414
+from gridops.base.codes.trust import GO414
 from gridops.base.errors import BadSetup, Failed, Refusal
 from gridops.base.ids import PersonName
 from gridops.cli.output import Context, Usage

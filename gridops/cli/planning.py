@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gridops import __version__
 from gridops.base.canon import digest
-from gridops.base.codes.refusals import PLAN_EDITED
+from gridops.base.codes.trust import PLAN_EDITED
 from gridops.base.errors import Bug, ConfigError, Failed, GridopsError, Refusal, Unreachable
 from gridops.base.ids import Digest, ScopeName
 from gridops.base.record import Malformed, from_data

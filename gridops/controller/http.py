@@ -26,7 +26,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gridops.base.codes.control import BAD_REQUEST, TOO_LARGE
-from gridops.base.codes.refusals import BAD_SIGNATURE, GO414, REQUEST_EXPIRED, REQUEST_NOT_YET
+from gridops.base.codes.trust import BAD_SIGNATURE, GO414, REQUEST_EXPIRED, REQUEST_NOT_YET
 from gridops.base.errors import BadSetup, Busy, GridopsError, Refusal, Unreachable
 from gridops.base.record import Malformed, from_data, to_data
 from gridops.controller.endpoints import ROUTES, Api, Endpoint

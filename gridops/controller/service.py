@@ -16,7 +16,7 @@ from gridops import __version__
 from gridops.base import limits
 from gridops.base.clock import Clock
 from gridops.base.codes.control import GO426, NOT_READY
-from gridops.base.codes.refusals import BAD_ENVELOPE, BAD_SCHEMA
+from gridops.base.codes.trust import BAD_ENVELOPE, BAD_SCHEMA
 from gridops.base.errors import BadSetup, Refusal
 from gridops.base.ids import HostId, PlanId, ScopeName, is_name
 from gridops.base.record import Malformed, from_bytes, to_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gridops.base import limits
-from gridops.base.codes.refusals import BAD_SCHEMA, PLAN_EDITED
+from gridops.base.codes.trust import BAD_SCHEMA, PLAN_EDITED
 from gridops.base.errors import Refusal
 from gridops.base.record import Malformed, from_bytes, to_data
 from gridops.files.print_yaml import print_yaml

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gridops.base import canon
-from gridops.base.codes.refusals import NO_SPACE
+from gridops.base.codes.host import NO_SPACE
 from gridops.base.ids import Digest, HostId
 from gridops.model.plan import CauseKind, Decision, DecisionKind
 from gridops.model.policy import ActionClass

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gridops.base import canon
-from gridops.base.codes.refusals import NO_SPACE
+from gridops.base.codes.host import NO_SPACE
 from gridops.base.ids import ConfigName, Digest, HostId, ProfileName
 from gridops.model.learned import FailedStarts, Lead, LearnedTime, MeasuredSpeed, TimeKind
 from gridops.model.plan import Launch

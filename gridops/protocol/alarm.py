@@ -13,7 +13,7 @@ from gridops.base.record import record
 
 @record
 class Alarm:
-    """`code` is registered in `base.codes.refusals`; `detail` is one sentence with the numbers."""
+    """`code` is registered in `base.codes`; `detail` is one sentence with the numbers."""
 
     code: str
     host: HostId

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from gridops.base import limits
 from gridops.base.codes import Code
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import protocol as codes
+from gridops.base.codes import trust as trust_codes
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest, HostId
 from gridops.base.record import digest_of, record
@@ -167,7 +168,7 @@ _No = tuple[Code, str] | None
 def _for_me(fence: Fence, grant: Grant) -> _No:
     body = grant.body
     if body.fleet != fence.fleet:
-        return codes.WRONG_FLEET, f"the command is for fleet {body.fleet}, this host belongs to {fence.fleet}"
+        return trust_codes.WRONG_FLEET, f"the command is for fleet {body.fleet}, this host belongs to {fence.fleet}"
     if body.host != fence.host:
         return codes.WRONG_HOST, f"the command is for {body.host}, this is {fence.host}"
     if body.host_key != fence.host_key:
@@ -236,7 +237,7 @@ def _in_session(fence: Fence, standing: Standing) -> _No:
     if not standing.fresh:
         return codes.STALE_SESSION, f"no fresh directive for {render_ms(limits.STALE_SESSION_MS)}"
     if standing.chain.expired(standing.now_ms):
-        return codes.ROOT_EXPIRED, "the newest root document here has expired: serving goes on, change waits"
+        return trust_codes.ROOT_EXPIRED, "the newest root document here has expired: serving goes on, change waits"
     unfinished, most = len(open_heads(fence)), limits.OPEN_BODIES_PER_HOST
     if unfinished >= most:
         return codes.TOO_MANY_OPEN, f"{unfinished} commands are unfinished, at most {most} may be"

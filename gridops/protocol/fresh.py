@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gridops.base import limits
-from gridops.base.codes.refusals import CLOCK_DISAGREES, CLONED_HOST, STALE_SESSION, WRONG_FLEET, WRONG_HOST
+from gridops.base.codes.protocol import CLOCK_DISAGREES, CLONED_HOST, STALE_SESSION, WRONG_HOST
+from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, HostId
 from gridops.base.record import digest_of, record

@@ -116,7 +116,7 @@ class Receipt:
     outcome: Outcome
     final: bool
     code: str | None = None
-    """For anything but success: a stable code (`base.codes.refusals`)."""
+    """For anything but success: a stable code (`base.codes`)."""
     detail: str | None = None
     began_ms: int
     ended_ms: int

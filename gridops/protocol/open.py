@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from gridops.base import limits
-from gridops.base.codes.refusals import BAD_SCHEMA
+from gridops.base.codes.trust import BAD_SCHEMA
 from gridops.base.errors import Refusal
 from gridops.base.record import Malformed, from_bytes
 from gridops.protocol.messages import WIRE_VERSION, Directive, Grant, Heartbeat, Receipt

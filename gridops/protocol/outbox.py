@@ -16,7 +16,7 @@ from dataclasses import replace
 from gridops.base import limits
 from gridops.base.canon import digest
 from gridops.base.codes import Code
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import protocol as codes
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest, HostId, ScopeName
 from gridops.base.record import digest_of, record, to_data

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gridops.base import limits
-from gridops.base.codes.refusals import HOST_REWOUND
+from gridops.base.codes.protocol import HOST_REWOUND
 from gridops.base.ids import Digest, HostId
 from gridops.base.record import digest_of, record
 from gridops.protocol.alarm import Alarm, alarm

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gridops.base import limits
-from gridops.base.codes.refusals import BAD_SIGNATURE, GO413, GO414, GO421
+from gridops.base.codes.trust import BAD_SIGNATURE, GO413, GO414, GO421
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, PersonName, ProfileName, ScopeName, short
 from gridops.base.record import record, to_bytes

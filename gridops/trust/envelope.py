@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from gridops.base import canon, limits
-from gridops.base.codes.refusals import BAD_ENVELOPE, BAD_SCHEMA, BAD_SIGNATURE, NOT_CANONICAL, WRONG_KIND
+from gridops.base.codes.trust import BAD_ENVELOPE, BAD_SCHEMA, BAD_SIGNATURE, NOT_CANONICAL, WRONG_KIND
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest
 from gridops.base.record import Malformed, from_bytes

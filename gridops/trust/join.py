@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from gridops.base import canon
-from gridops.base.codes.refusals import BAD_MAC, BAD_TOKEN
+from gridops.base.codes.trust import BAD_MAC, BAD_TOKEN
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, HostId, is_digest, is_name
 from gridops.trust.secret import Secret

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import trust as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, HostId, PersonName, PlanId, ProfileName, ScopeName
 from gridops.base.record import record, to_bytes

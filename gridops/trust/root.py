@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gridops.base import canon, limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import trust as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, PersonName, is_name
 from gridops.base.record import record, to_bytes

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import EngineName
 from gridops.model.fleet import Runtime

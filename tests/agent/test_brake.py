@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import protocol as codes
 from gridops.base.ids import Digest, ReplicaId
 from gridops.base.record import digest_of
 from gridops.model.action import Drain

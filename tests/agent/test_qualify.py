@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gridops.base import limits
-from gridops.base.codes.refusals import EVIDENCE_DOUBTFUL
+from gridops.base.codes.host import EVIDENCE_DOUBTFUL
 from gridops.base.errors import BadSetup, Busy, Failed, Refusal
 from gridops.model.fleet import DeviceKind
 from gridops.model.measured import revision, settings

@@ -11,7 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
+from gridops.base.codes import protocol as protocol_codes
 from gridops.base.ids import Digest
 from gridops.base.record import digest_of
 from gridops.model.policy import ClassProtection, protection_default
@@ -210,7 +211,7 @@ async def test_the_room_of_an_offloaded_model_is_kept_for_it(site: Site) -> None
         site.readings = dict(AWAY)
         await until(lambda: agent.memory.host.verdict.admits)
         refused = await done(agent, site, site.warm(number=2, device_bytes=most * 6 // 10))
-        assert (refused.outcome, refused.code) == (Outcome.REFUSED, codes.OVER_CEILING.code)
+        assert (refused.outcome, refused.code) == (Outcome.REFUSED, protocol_codes.OVER_CEILING.code)
 
 
 async def test_a_start_that_is_under_way_is_taken_back_when_the_host_stops_taking_work(site: Site) -> None:

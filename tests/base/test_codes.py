@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gridops.base import codes
-from gridops.base.codes import Code, refusals, registry
+from gridops.base.codes import Code, host, registry
 
 ENTRIES = registry()
 
@@ -33,6 +33,6 @@ def test_the_codes_of_this_room_are_all_registered() -> None:
 
 def test_one_code_in_two_tables_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     double = Code("bad_mac", "t", "m.", "r.")
-    monkeypatch.setattr(refusals, "ANOTHER", double, raising=False)
+    monkeypatch.setattr(host, "ANOTHER", double, raising=False)
     with pytest.raises(AssertionError, match="bad_mac stands in two tables"):
         codes.registry()

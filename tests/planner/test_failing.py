@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gridops.base.codes import placement as codes
-from gridops.base.codes.refusals import NO_SPACE, START_FAILED
+from gridops.base.codes.host import NO_SPACE, START_FAILED
 from gridops.base.ids import HostId, ReplicaId
 from gridops.model.fleet import Drain
 from gridops.model.learned import FailedStarts, Learned

@@ -16,7 +16,7 @@ from threading import Event, Lock
 from typing import BinaryIO
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest
 from gridops.base.units import render_bytes

@@ -10,7 +10,7 @@ import re
 from contextlib import AbstractAsyncContextManager
 from urllib.parse import quote
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.model.profile import Artifact, ArtifactFile
 from gridops_agent.artifacts.http import bearer

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.model.profile import Artifact, ArtifactFile
 from gridops.trust.secret import Secret

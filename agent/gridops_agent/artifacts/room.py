@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.base.units import render_bytes, render_need
 from gridops.disk.atomic import sync_directory

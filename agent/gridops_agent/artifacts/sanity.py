@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.model.profile import Artifact
 from gridops_agent.artifacts import gguf, safetensors

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import BadSetup, Refusal
 from gridops.base.units import exact_bytes, exact_ms, parse_bps, parse_bytes, parse_ms
 from gridops.disk.keyring import read_secret

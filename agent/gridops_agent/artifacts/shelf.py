@@ -19,7 +19,7 @@ from threading import Event
 from typing import TypeVar
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest
 from gridops.disk.atomic import sync_directory

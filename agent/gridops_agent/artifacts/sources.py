@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.model.profile import Artifact, ArtifactFile
 from gridops_agent.artifacts.find import CHUNK

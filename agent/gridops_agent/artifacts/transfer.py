@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import GridopsError, Refusal
 from gridops.base.ids import Digest
 from gridops.disk.atomic import write_atomic

@@ -19,7 +19,7 @@ from aiohttp import ClientResponse
 
 from gridops.base import limits
 from gridops.base.codes import Code
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.ids import Digest
 from gridops_agent.artifacts.settings import Settings
 

@@ -10,7 +10,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
+from gridops.base.codes import protocol as protocol_codes
 from gridops.base.ids import Digest
 from gridops.base.record import digest_of
 from gridops.model.action import Action, Evict, Load, Warm
@@ -77,7 +78,7 @@ def objection(host: Host, action: Action) -> No | None:
             for command in host.commands.values():
                 other = command.body.action
                 if isinstance(other, Evict) and command.began_ms is not None and files.intersection(other.files):
-                    return codes.PRECONDITION.code, "its files are being deleted here"
+                    return protocol_codes.PRECONDITION.code, "its files are being deleted here"
     return None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gridops.base.codes import devices as device_codes
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.ids import Digest
 from gridops.model.action import Unload
 from gridops.model.snapshot import ResidencyState

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as host_codes
+from gridops.base.codes import protocol as codes
 from gridops.base.ids import DeviceId, Digest
 from gridops.base.units import PPM, render_bytes, render_ms
 from gridops.model.action import Drain, Evict, Load, Operate, Unload, Warm
@@ -61,7 +62,7 @@ def _accepts(host: Host) -> No | None:
     if host.verdict.admits:
         return None
     reasons = f": {'; '.join(host.reasons)}" if host.reasons else ""
-    return codes.HOST_STATE.code, f"this host is {host.state}{reasons}"
+    return host_codes.HOST_STATE.code, f"this host is {host.state}{reasons}"
 
 
 def _countable(host: Host) -> No | None:
@@ -79,7 +80,7 @@ def closed(host: Host, devices: Iterable[DeviceId]) -> tuple[DeviceId, str] | No
     wanted = frozenset(devices)
     for body in sorted(host.held):
         held = host.held[body]
-        if held.code == codes.RELEASE_STUCK.code:
+        if held.code == host_codes.RELEASE_STUCK.code:
             for owed in held.owed:
                 if owed.device in wanted:
                     return owed.device, f"{owed.device} is closed for starts since {held.replica} ended: {held.detail}"
@@ -88,7 +89,7 @@ def closed(host: Host, devices: Iterable[DeviceId]) -> tuple[DeviceId, str] | No
 
 def _open(host: Host, warm: Warm) -> No | None:
     shut = closed(host, warm.devices)
-    return None if shut is None else (codes.RELEASE_STUCK.code, shut[1])
+    return None if shut is None else (host_codes.RELEASE_STUCK.code, shut[1])
 
 
 def room(host: Host, warm: Warm) -> No | None:
@@ -157,7 +158,7 @@ def planned_bytes(host: Host, device: DeviceId, ram: DeviceId | None) -> int:
 def _present(host: Host, incarnation: Digest) -> No | None:
     if incarnation in host.held:
         return None
-    return codes.NO_RESIDENCY.code, f"no residency {incarnation} is on this host"
+    return host_codes.NO_RESIDENCY.code, f"no residency {incarnation} is on this host"
 
 
 def _braked(host: Host, command: Command, drain: Drain, now_ms: int) -> No | None:
@@ -178,4 +179,4 @@ def _may_unload(host: Host, unload: Unload) -> No | None:
     held = host.held.get(unload.incarnation)
     if held is None or unload.force or held.state in _NOT_SERVING:
         return None
-    return codes.NOT_DRAINED.code, f"{unload.replica} is {held.state}: it has to be drained first"
+    return host_codes.NOT_DRAINED.code, f"{unload.replica} is {held.state}: it has to be drained first"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gridops.base import canon, limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import protocol as codes
 from gridops.base.ids import Digest
 from gridops.base.record import digest_of, to_bytes
 from gridops.model.fleet import Runtime

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.units import render_ms
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.model.snapshot import ResidencyState
 from gridops_agent.core import local
 from gridops_agent.core.commands import Answer

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from gridops.base.codes import refusals
+from gridops.base.codes import host as codes
 from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import EngineName
 from gridops.model.fleet import Runtime
@@ -111,18 +111,18 @@ class LlamaCpp:
     def command(self, start: Start) -> tuple[str, ...]:
         program = _IN_IMAGE if start.image else self._program()
         if program is None:
-            raise Refusal(refusals.NO_RUNTIME.code, "neither llama-server nor xllamacpp is installed on this host")
+            raise Refusal(codes.NO_RUNTIME.code, "neither llama-server nor xllamacpp is installed on this host")
         # What an image knows is not asked: a build that lacks a flag ends at once and says which one.
         known = None if start.image else self._asked("flags", program, self._flags)
         if start.launch.backend in _VISIBLE and not start.gpus:
             raise Refusal(
-                refusals.NO_RUNTIME.code,
+                codes.NO_RUNTIME.code,
                 f"none of the plan's devices is known by a UUID here, so {start.launch.backend} cannot be held to them",
             )
         missing = [flag for flag in NEEDED if known is not None and flag not in known]
         if missing:
             raise Refusal(
-                refusals.NO_RUNTIME.code, f"{program[-1]} does not know {', '.join(missing)}: it is too old for gridops"
+                codes.NO_RUNTIME.code, f"{program[-1]} does not know {', '.join(missing)}: it is too old for gridops"
             )
         words = [
             *program,
@@ -143,7 +143,7 @@ class LlamaCpp:
         flag = FLAGS[name]
         form = flag.form(value)
         if form is None or (known is not None and flag.name not in known):
-            raise Refusal(refusals.BAD_ARGUMENT.code, f"this build of llama.cpp cannot honour `{name}: {value}`")
+            raise Refusal(codes.BAD_ARGUMENT.code, f"this build of llama.cpp cannot honour `{name}: {value}`")
         return () if form == flags.OMIT else (flag.name, *form)
 
     def _asked(self, what: str, program: tuple[str, ...], find: Callable[[tuple[str, ...]], T]) -> T:

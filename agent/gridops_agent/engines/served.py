@@ -18,7 +18,7 @@ from typing import Any
 
 import aiohttp
 
-from gridops.base.codes import refusals
+from gridops.base.codes import host as codes
 from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import EngineName
 from gridops.base.units import PPM
@@ -136,7 +136,7 @@ class Served:
     def command(self, start: Start) -> tuple[str, ...]:
         program = ("python3",) if start.image else self._interpreter()
         if program is None:
-            raise Refusal(refusals.NO_RUNTIME.code, f"{self.name} is not installed on this host")
+            raise Refusal(codes.NO_RUNTIME.code, f"{self.name} is not installed on this host")
         words = [*program, str(LAUNCHER), self._shape.name, "--key-file", str(start.key_file), "--"]
         words += self._shape.fixed(start)
         words += self._placement(start)
@@ -147,15 +147,15 @@ class Served:
         launch, count = start.launch, start.launch.devices.count
         uncut = self._uncut(launch)
         if uncut is not None:
-            raise Refusal(refusals.BAD_ARGUMENT.code, uncut)
+            raise Refusal(codes.BAD_ARGUMENT.code, uncut)
         if launch.backend == "cpu":
             return ()
         ppm = start.share_ppm()
         if ppm is None or not 0 < ppm <= PPM:
-            raise Refusal(refusals.BAD_ARGUMENT.code, f"the plan does not say which share of a card {self.name} takes")
+            raise Refusal(codes.BAD_ARGUMENT.code, f"the plan does not say which share of a card {self.name} takes")
         if len(start.gpus) != count:
             raise Refusal(
-                refusals.NO_RUNTIME.code,
+                codes.NO_RUNTIME.code,
                 f"{self.name} was planned on {count} devices, of which this host can name {len(start.gpus)} by UUID",
             )
         share = (self._shape.share, "1.0" if ppm == PPM else f"0.{ppm:06d}")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gridops.base import limits
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Failed, GridopsError, Refusal
 from gridops.base.ids import Digest, EngineName
 from gridops.model.fleet import Runtime

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Failed, GridopsError, Refusal
 from gridops.base.ids import Digest, EngineName
 from gridops.model.fleet import Runtime

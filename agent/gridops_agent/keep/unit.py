@@ -13,7 +13,7 @@ import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import Digest, EngineName
 from gridops.model.fleet import Runtime

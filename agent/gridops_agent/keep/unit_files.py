@@ -10,7 +10,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Failed, Refusal
 from gridops.disk.atomic import write_atomic
 from gridops_agent.keep.ways import Unit, check_unit

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gridops.base.codes import refusals as codes
+from gridops.base.codes import host as codes
 from gridops.base.errors import Busy, EdgeError, Failed, GridopsError, Refusal, Unreachable
 from gridops.base.ids import ProfileName
 from gridops.base.units import render_ms

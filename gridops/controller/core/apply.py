@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gridops.base import limits
 from gridops.base.codes.control import GO411, GO412, GO416, GO419, GO422, GO423, GO424, GO428, GO429
-from gridops.base.codes.refusals import WRONG_FLEET
+from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Busy, Refusal
 from gridops.base.ids import PersonName, PlanId, ProfileName, short
 from gridops.base.units import render_instant, render_ms

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gridops.base import limits
 from gridops.base.codes.control import GO427
-from gridops.base.codes.refusals import WRONG_FLEET
+from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Refusal
 from gridops.controller.core import rows as r
 from gridops.controller.core.roster import Roster

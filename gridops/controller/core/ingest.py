@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from gridops.base import limits
 from gridops.base.codes.control import REPLAYED
-from gridops.base.codes.refusals import RECEIPT_GAP, WRONG_FLEET
+from gridops.base.codes.protocol import RECEIPT_GAP
+from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Refusal
 from gridops.base.ids import HostId
 from gridops.controller.core import rows as r

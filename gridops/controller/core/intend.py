@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gridops.base.codes.refusals import ROOT_VERSION
+from gridops.base.codes.trust import ROOT_VERSION
 from gridops.base.errors import Refusal
 from gridops.base.ids import CommitId
 from gridops.controller.core import rows as r

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from gridops.base.codes.control import GO416, GO422, GO429
 from gridops.base.codes.placement import HELD_WINDOW
-from gridops.base.codes.refusals import ROOT_EXPIRED
+from gridops.base.codes.trust import ROOT_EXPIRED
 from gridops.base.ids import ReplicaId, ScopeName
 from gridops.base.windows import ZoneRules
 from gridops.controller.core.modes import Permitted
