@@ -105,7 +105,7 @@ async def test_trouble_with_a_process_is_not_called_trouble_with_the_ledger(
         async def refused() -> None:
             raise Refusal("not_ours", "a process cannot be proved")
 
-        monkeypatch.setattr(agent.effects, "look", refused)
+        monkeypatch.setattr(agent.watch, "look", refused)
         watch = asyncio.ensure_future(agent.watch.run())
         async with asyncio.timeout(10):
             while not agent.alarms.now():

@@ -22,13 +22,13 @@ from gridops.trust.tls import TlsIdentity, self_signed
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import write_config
 from gridops_agent.core.protection import OverrideKind
-from gridops_agent.effects import Effects
 from gridops_agent.ledger import Ledger
 from gridops_agent.life import leave as leaving
 from gridops_agent.life.install import Machine, install, place
 from gridops_agent.life.leave import Wishes, leave, served_elsewhere
 from gridops_agent.life.left import has_left
 from gridops_agent.overrides import stands
+from gridops_agent.stops import Stops
 from tests.agent.site import CLIENT_KEY, DAY, Site, command, receipt, until, wall_ms
 from tests.agent.test_beats import Desk, listening
 from tests.agent.test_front import lasting
@@ -205,7 +205,7 @@ async def test_an_engine_that_works_is_not_ended_unasked(
 
     async with office(site, tls):
         with monkeypatch.context() as held:
-            held.setattr(Effects, "in_flight", busy)
+            held.setattr(Stops, "in_flight", busy)
             with pytest.raises(Busy, match="tiny/1: 2 generations"):
                 await leave(site.config, leaver.wishes())
         assert len(site.processes()) == 1

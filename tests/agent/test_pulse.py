@@ -83,8 +83,8 @@ async def test_one_loop_that_hangs_starves_the_watchdog(
             await asyncio.Event().wait()
 
         victims: dict[str, tuple[object, str]] = {
-            "talk": (agent, "beat"),
-            "watch": (agent.effects, "look"),
+            "talk": (agent.talk, "beat"),
+            "watch": (agent.watch, "look"),
             "measure": (agent, "_measure"),
             "protection": (agent.protection, "tick"),
         }
