@@ -25,7 +25,7 @@ from aiohttp import web
 
 from gridops.base import limits
 from gridops.base.errors import BadSetup
-from gridops.base.ids import Digest, ProfileName
+from gridops.base.ids import Digest, EngineName, ProfileName
 from gridops.base.units import PPM, render_ms
 from gridops.model.snapshot import HostState
 from gridops.protocol.messages import GatewayKey
@@ -36,7 +36,9 @@ from gridops_agent.engines.base import Door
 from gridops_agent.front_asked import Refused
 from gridops_agent.front_entrance import Entrance, patient
 from gridops_agent.front_outcomes import UNREACHABLE, Outcomes
+from gridops_agent.front_prompts import Prompts
 
+OPENAI = "openai"
 RETRY_AFTER_S = 2
 _LATER: Mapping[str, str] = MappingProxyType({"Retry-After": str(RETRY_AFTER_S)})
 _PASSED_UP = frozenset({"accept", "content-type", "traceparent", "tracestate", "x-request-id", "user-agent"})
@@ -78,8 +80,11 @@ class Table:
 class Front:
     """The listener. `table` is set by the shell; `in_flight` is read by it."""
 
-    def __init__(self) -> None:
+    def __init__(self, apis: Mapping[EngineName, str] = MappingProxyType({})) -> None:
         self.table = Table()
+        self._apis = apis
+        """What each engine is asked by; one that is not named speaks OpenAI's API."""
+        self._prompts = Prompts(self)
         self.verdict = Verdict()
         """The host's word about itself, set by the protection loop: what it says here holds at once."""
         self.is_local = False
@@ -104,6 +109,7 @@ class Front:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/{path:[a-z0-9_/-]{1,64}}", self._forward)
+        self._prompts.add(app)
         self._runner = patient(app)
         await self._runner.setup()
         self._entrance = Entrance(self._runner, self._busy.__contains__)
@@ -118,6 +124,7 @@ class Front:
         self._http = aiohttp.ClientSession(
             auto_decompress=False, connector=aiohttp.TCPConnector(limit=0), timeout=_UPSTREAM, trust_env=False
         )
+        self._prompts.open()
         return opened
 
     def fence(self) -> None:
@@ -131,8 +138,10 @@ class Front:
         self.fence()
         if self._entrance is not None:
             self._entrance.close()
+        await self._prompts.hang_up()
         if self._runner is not None:
             await self._runner.cleanup()
+        await self._prompts.close()
         if self._http is not None:
             await self._http.close()
 
@@ -152,7 +161,7 @@ class Front:
         return web.json_response({"status": "ok" if self.verdict.admits else "closed"})
 
     async def _models(self, request: web.Request) -> web.Response:
-        key = self._caller(request)
+        key = self.caller(request)
         ids = {name for route in self._open_to(key) for name in route.serves}
         rows = [{"id": name, "object": "model", "owned_by": "gridops"} for name in sorted(ids)]
         if self.verdict.admits:
@@ -161,7 +170,7 @@ class Front:
         said = {"object": "list", "data": [], "host": {"state": self.verdict.state.value}}
         return web.json_response(said, headers=self._later())
 
-    def _caller(self, request: web.Request) -> GatewayKey:
+    def caller(self, request: web.Request) -> GatewayKey:
         """The key a request presents. Every key is compared, so that timing tells nothing about which ones exist."""
         scheme, _, value = request.headers.get("Authorization", "").partition(" ")
         offered = "sha256:" + sha256(value.strip().encode("utf-8", "surrogateescape")).hexdigest()
@@ -186,10 +195,30 @@ class Front:
             return limits.FRONT_IN_FLIGHT
         return max(1, route.lanes * self.verdict.lanes_ppm // PPM)
 
-    def _choose(self, key: GatewayKey, model: str) -> Route:
-        """The least loaded residency that serves a model to this caller."""
+    def _serving(self, key: GatewayKey, model: str, api: str) -> list[Route]:
+        """Who serves a model to this caller. Raises Refused when all of them are asked in another way."""
         serving = [r for r in self.table.routes if model in r.serves]
         allowed = [r for r in serving if not key.profiles or r.profile in key.profiles]
+        spoken = [r for r in allowed if self._api(r) == api]
+        if allowed and not spoken:
+            way = "/v1" if self._api(allowed[0]) == OPENAI else f"/{self._api(allowed[0])}/{model[:80]}"
+            raise Refused(400, "wrong_api", f"the model `{model[:80]}` is asked under {way}")
+        return spoken
+
+    def _api(self, route: Route) -> str:
+        launch = route.door.launch
+        return self._apis.get(launch.engine, OPENAI) if launch is not None else OPENAI
+
+    def standing(self, key: GatewayKey, model: str, api: str) -> Route:
+        """A residency that serves a model to this caller, whether or not it takes anything new."""
+        found = self._serving(key, model, api)
+        if not found:
+            raise Refused(404, "model_not_found", f"the model `{model[:80]}` is not served here")
+        return min(found, key=lambda r: r.body)
+
+    def choose(self, key: GatewayKey, model: str, api: str) -> Route:
+        """The least loaded residency that serves a model to this caller and is asked that way."""
+        allowed = self._serving(key, model, api)
         away = [a for a in self.table.away if model in a.serves and (not key.profiles or a.profile in key.profiles)]
         if not allowed and not away:
             raise Refused(404, "model_not_found", f"the model `{model[:80]}` is not served here")
@@ -210,10 +239,10 @@ class Front:
         return min(free, key=lambda r: (self.in_flight[r.body], r.body))
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
-        key = self._caller(request)
-        body = await self._body(request)
+        key = self.caller(request)
+        body = await self.body(request)
         asked = front_asked.read(body, request.headers.get("Content-Type", ""))
-        route = self._choose(key, asked.model)
+        route = self.choose(key, asked.model, OPENAI)
         body = body if asked.model == route.door.alias else asked.renamed(route.door.alias)
         # No await between the choice and the count: a drain that begins in between would not see this request.
         self.in_flight[route.body] += 1
@@ -226,7 +255,7 @@ class Front:
             if not self.in_flight[route.body]:
                 del self.in_flight[route.body]
 
-    async def _body(self, request: web.Request) -> bytes:
+    async def body(self, request: web.Request) -> bytes:
         """The whole body, within its time and its place. Raises Refused; whatever happens its place is free again."""
         arriving = len(self.arriving)
         full = arriving >= limits.FRONT_ARRIVING or arriving + self.in_flight.total() >= limits.FRONT_IN_FLIGHT

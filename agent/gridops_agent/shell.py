@@ -80,11 +80,11 @@ class Agent:
         self.cards = CardSense()
         self._sense = HostSense(self._platform, self.cards, config.cache, lambda: self._measuring.ours)
         self._senses = senses or self._sense.read
-        self.front = Front()
         self._stored: tuple[Digest, ...] = ()
         self.doors = Doors(config.engines)
         self._engines = engines(config.engine_command, config.runtime)
         self._services = services(config.ways.services)
+        self.front = Front({service.name: service.abilities.api for service in self._services.values()})
         self.alarms = Alarms(lambda: self._clock.monotonic_ms() / 1000)
         self._rounds: Counter[str] = Counter()
         self._roots_kept = 0

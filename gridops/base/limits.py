@@ -148,6 +148,15 @@ FRONT_HANDSHAKE_MS = 10_000
 FRONT_IDLE_MS = 30_000
 """For the head of a request, from the connection or the last answer on. Double: an idle stranger stays longer; half: a
 gateway that asks twice a minute shakes hands anew each time."""
+FRONT_PROMPTS = 64
+"""Prompts of one residency that wait in or run from a service's queue. Double: a caller waits twice as long for the
+last one; half: a gateway that sends a batch of pictures is turned away."""
+FRONT_PROMPTS_KEPT = 256
+"""Runs of callers that stay in a service's history for them to ask for."""
+FRONT_FILES_KNOWN = 4_096
+"""Files that callers' prompts made and may fetch."""
+FRONT_SOCKETS = 64
+"""Callers that listen to a service's messages at one time."""
 FRONT_LINGER_MS = 2_000
 """So long the rest of a body is read after its request was refused, so that the client sees the answer."""
 

@@ -218,27 +218,75 @@ class Ollama:
 
 
 class ComfyUi:
-    """By server.py and execution.py of ComfyUI: queue, prompt, history, object_info, and memory that a run fills."""
+    """By server.py and execution.py of ComfyUI: queue, prompt, history, object_info, view, messages, and memory that a
+    run fills. A prompt is done at once, or with `hold` when `finish` says so."""
 
     def __init__(self, names: tuple[str, ...] = ("tiny.safetensors",)) -> None:
         self.names = names
         self.running: list[str] = []
         self.pending: list[str] = []
+        self.rows: dict[str, list[Any]] = {}
         self.history: dict[str, dict[str, Any]] = {}
+        self.sent: list[dict[str, Any]] = []
+        self.sockets: dict[str, web.WebSocketResponse] = {}
+        self.files = {("a.png", "", "output"): b"\x89PNG"}
         self.used = 0
         self.runs = 0
-        self.broken = self.old = False
+        self.broken = self.old = self.hold = self.mute = False
 
     def app(self) -> web.Application:
-        app = web.Application()
+        app = web.Application(middlewares=[self._muted])
         app.router.add_get("/system_stats", self.stats)
         app.router.add_get("/queue", self.queue)
+        app.router.add_post("/queue", self.take_back)
         app.router.add_get("/object_info/{name}", self.info)
         app.router.add_post("/prompt", self.prompt)
         app.router.add_get("/history/{name}", self.past)
         app.router.add_post("/history", self.forget)
+        app.router.add_get("/view", self.view)
+        app.router.add_get("/ws", self.ws)
         app.router.add_post("/free", self.free)
         return app
+
+    @web.middleware
+    async def _muted(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        if self.mute:
+            return web.Response(status=500)
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    async def take_back(self, request: web.Request) -> web.Response:
+        asked = await request.json()
+        self.pending = [name for name in self.pending if name not in asked.get("delete", ())]
+        return web.Response()
+
+    async def view(self, request: web.Request) -> web.Response:
+        asked = request.query
+        found = self.files.get((asked["filename"], asked.get("subfolder", ""), asked.get("type", "output")))
+        return web.Response(status=404) if found is None else web.Response(body=found, content_type="image/png")
+
+    async def ws(self, request: web.Request) -> web.WebSocketResponse:
+        socket, sid = web.WebSocketResponse(), request.query.get("clientId", "new")
+        await socket.prepare(request)
+        self.sockets[sid] = socket
+        await socket.send_json(
+            {"type": "status", "data": {"status": {"exec_info": {"queue_remaining": 0}}, "sid": sid}}
+        )
+        async for _ in socket:
+            pass
+        self.sockets.pop(sid, None)
+        return socket
+
+    async def finish(self, name: str, **more: Any) -> None:
+        """What it does when a prompt has run: it leaves the queue for the history, and its client is told."""
+        self.running, row = [n for n in self.running if n != name], self.rows.pop(name)
+        entry = {"prompt": row, "outputs": {}, "status": {"status_str": "success", "completed": True, "messages": []}}
+        self.history[name] = entry | more
+        if self.pending:
+            self.running.append(self.pending.pop(0))
+        socket = self.sockets.get(row[3].get("client_id", ""))
+        if socket is not None:
+            await socket.send_json({"type": "executing", "data": {"node": None, "prompt_id": name}})
 
     async def stats(self, request: web.Request) -> web.Response:
         card = {"name": "cuda:0 Card", "type": "cuda", "index": 0, "vram_total": 24 << 30, "vram_free": 20 << 30,
@@ -246,7 +294,10 @@ class ComfyUi:
         return web.json_response({"system": {"os": "posix", "comfyui_version": "0.3.60"}, "devices": [card]})
 
     async def queue(self, request: web.Request) -> web.Response:
-        rows = {"queue_running": [[0, n] for n in self.running], "queue_pending": [[0, n] for n in self.pending]}
+        rows = {
+            "queue_running": [self.rows.get(n, [0, n]) for n in self.running],
+            "queue_pending": [self.rows.get(n, [0, n]) for n in self.pending],
+        }
         return web.json_response(rows)
 
     async def info(self, request: web.Request) -> web.Response:
@@ -267,8 +318,15 @@ class ComfyUi:
         self.runs += 1
         name = str(asked.get("prompt_id", f"p{self.runs}")) if not self.old else f"p{self.runs}"
         self.used = 6 << 30
+        self.sent.append(asked)
+        extra = asked.get("extra_data", {}) | ({"client_id": asked["client_id"]} if "client_id" in asked else {})
+        row = [self.runs, name, asked["prompt"], extra, []]
+        if self.hold:
+            self.rows[name] = row
+            (self.pending if self.running else self.running).append(name)
+            return web.json_response({"prompt_id": name, "number": self.runs, "node_errors": {}})
         self.history[name] = {
-            "prompt": [self.runs, name, asked["prompt"], {}, []],
+            "prompt": row,
             "status": {"status_str": "error" if self.broken else "success", "completed": True},
         }
         return web.json_response({"prompt_id": name, "number": self.runs, "node_errors": {}})

@@ -7,9 +7,10 @@ import json
 import os
 import signal
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import MappingProxyType
 
 import aiohttp
 import pytest
@@ -17,7 +18,7 @@ from aiohttp import web
 
 from gridops.base import limits
 from gridops.base.canon import digest_bytes
-from gridops.base.ids import Digest, ProfileName, ReplicaId
+from gridops.base.ids import Digest, EngineName, ProfileName, ReplicaId
 from gridops.protocol.messages import GatewayKey, Outcome
 from gridops_agent.core.report import Readings, inventory
 from gridops_agent.engines.base import Door
@@ -243,8 +244,10 @@ async def test_a_renamed_replica_goes_by_its_new_name_and_keeps_its_process(site
 
 
 @asynccontextmanager
-async def front_alone(site: Site, table: Table) -> AsyncIterator[tuple[Front, aiohttp.ClientSession]]:
-    front = Front()
+async def front_alone(
+    site: Site, table: Table, apis: Mapping[EngineName, str] = MappingProxyType({})
+) -> AsyncIterator[tuple[Front, aiohttp.ClientSession]]:
+    front = Front(apis)
     port = await front.open("127.0.0.1", 0, tls_context(site.config.front_cert, site.config.front_key))
     front.table = table
     context = ssl.create_default_context(cafile=str(site.config.front_cert))

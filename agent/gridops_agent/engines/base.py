@@ -40,6 +40,8 @@ class Abilities:
     """One replica of it can work over several devices of a host."""
     drains_on_term: bool
     """It finishes work in flight after TERM. Informative: draining is ours in any case."""
+    api: str = "openai"
+    """What it is asked by: OpenAI's API under /v1, or a service's own, which the front has a face for."""
     own_store: bool = False
     """It keeps artifacts in a store of its own, which it fills itself (`Service.fetch`); the agent's cache has none."""
 

@@ -73,6 +73,7 @@ class ComfyUi:
         takes_share=False,
         shards=False,
         drains_on_term=False,
+        api="comfyui",
     )
 
     def __init__(self, address: str) -> None:
@@ -171,7 +172,7 @@ class ComfyUi:
     # --- memory ---------------------------------------------------------------------------------------------------
 
     async def bring(self, http: aiohttp.ClientSession, start: Start) -> None:
-        workflow, name = await self._proven(http, start), _run_id(start.alias, start.launch)
+        workflow, name = await self._proven(http, start), run_id(start.alias, start.launch)
         if await self._run_of(http, name) is None:
             await self._run(http, workflow, name)
 
@@ -210,8 +211,8 @@ class ComfyUi:
     async def listed(self, http: aiohttp.ClientSession, door: Door) -> bool:
         if door.launch is None or await self.alive(http) is None:
             return False
-        entry = await self._run_of(http, _run_id(door.alias, door.launch))
-        graph = _graph(entry) if entry is not None and _succeeded(entry) else None
+        entry = await self._run_of(http, run_id(door.alias, door.launch))
+        graph = graph_of(entry) if entry is not None and _succeeded(entry) else None
         return graph is not None and await self._lacking(http, graph) is None
 
     async def busy(self, http: aiohttp.ClientSession, door: Door) -> int | None:
@@ -224,7 +225,7 @@ class ComfyUi:
 
     async def drop(self, http: aiohttp.ClientSession, door: Door) -> None:
         if door.launch is not None:
-            await self._forget(http, _run_id(door.alias, door.launch))
+            await self._forget(http, run_id(door.alias, door.launch))
         await ask(http, f"{self._address}/free", send={"unload_models": True, "free_memory": True})
 
     async def dropped(self, http: aiohttp.ClientSession, door: Door) -> bool:
@@ -234,7 +235,7 @@ class ComfyUi:
         devices = found.get("devices") if isinstance(found, dict) else None
         if door.launch is None or not isinstance(devices, list):
             return False
-        if await self._run_of(http, _run_id(door.alias, door.launch)) is not None:
+        if await self._run_of(http, run_id(door.alias, door.launch)) is not None:
             return False
         if await self.busy(http, door) != 0:
             return False
@@ -287,7 +288,7 @@ def _choices(offered: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
     return None
 
 
-def _run_id(alias: str, launch: Launch) -> str:
+def run_id(alias: str, launch: Launch) -> str:
     """One name for the run of a workflow under an alias, in the form that the service gives its own."""
     seen = hashlib.sha256(f"{alias}@{launch.artifact.files[0].sha256}".encode()).hexdigest()
     return "-".join((seen[:8], seen[8:12], f"8{seen[13:16]}", f"8{seen[17:20]}", seen[20:32]))
@@ -298,7 +299,7 @@ def _succeeded(entry: Mapping[str, Any]) -> bool:
     return isinstance(status, dict) and status.get("status_str") == "success"
 
 
-def _graph(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def graph_of(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The workflow that a run was made of: `prompt` is [number, id, workflow, ...]."""
     prompt = entry.get("prompt")
     graph = prompt[2] if isinstance(prompt, list) and len(prompt) > 2 else None
