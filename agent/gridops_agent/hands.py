@@ -55,6 +55,10 @@ class Hands:
         """Bodies whose engines were given back: no strays."""
         return frozenset(g.body for g in self.on_file().given)
 
+    def is_theirs(self, body: Digest) -> bool:
+        """Whether people took this one back. Asked right before a signal: a word of theirs is older than our look."""
+        return body in self.given()
+
     def external(self) -> tuple[Residency, ...]:
         """Engines that are not ours, as of the last look."""
         return self._seen

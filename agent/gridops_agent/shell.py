@@ -24,7 +24,7 @@ from gridops.disk.keyring import read_secret
 from gridops.model.plan import Launch
 from gridops.protocol import fresh
 from gridops.trust.keys import MachineSigner
-from gridops_agent import evidence, facts
+from gridops_agent import evidence, facts, takeover
 from gridops_agent.alarms import Alarms
 from gridops_agent.artifacts.opening import open_artifacts, open_mirror, transfers
 from gridops_agent.beats import Beats, SessionClock
@@ -202,9 +202,10 @@ class Agent:
         with contextlib.suppress(Unwritable):
             await self.protection.tick()  # before anybody is let in, and before anything is started again
         self._changed(self.memory.host)  # what is ready serves on, whatever comes next
+        with contextlib.suppress(GridopsError):
+            await asyncio.to_thread(takeover.renew, self.config)
         found = {body: await self._look_for(held) for body, held in self.memory.host.held.items()}
         await self.effects.tell(Resumed(found))
-        self.doors.tidy(self.memory.host.held)
 
     async def _look_for(self, held: Held) -> Found:
         """What is left of a residency after the agent was away."""
@@ -294,6 +295,7 @@ class Agent:
 
     async def _measure(self) -> None:
         self._stored = await stored(self._services, self._http)
+        self.doors.tidy(self.memory.host.held)
         await self._measuring.turn(self.effects)
         await self.hands.give_back(self.effects.handled, self.effects.tell_once)
         for what, body in await self.keepers.strangers(frozenset(self.memory.host.held) | self.hands.given()):

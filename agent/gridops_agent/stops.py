@@ -1,8 +1,9 @@
 """Ends engines: waits until nothing is in flight, stops, and proves that their memory is back.
 
 Called with the residency's lanes held, by `effects` for drains and unloads, by `starts` for a start that failed, by
-`giveback` for an owner. What cannot be proved ours is never signalled (the keepers see to that), what is in flight is
-cut only by an approved force, and an engine that is not wholly gone keeps its memory counted.
+`giveback` for an owner. What cannot be proved ours is never signalled (the keepers see to that), nor what a person took
+back a moment ago; what is in flight is cut only by an approved force, and an engine that is not wholly gone keeps its
+memory counted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gridops.base.ids import Digest
 from gridops.model.action import Drain, Unload
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
-from gridops_agent.core.events import Ended, Stuck
+from gridops_agent.core.events import Ended, GivenBack, Stuck
 from gridops_agent.core.state import Handle, Held
 from gridops_agent.keep.base import FORCE_STEPS, STOP_STEPS, Proof, Steps
 from gridops_agent.memory import Memory
@@ -105,6 +106,9 @@ class Stops:
     async def end(self, held: Held, handle: Handle, steps: Steps = STOP_STEPS) -> Left:
         """Stop the engine of a handle, wait for its memory, and say what is left. Tells the heart what it owes."""
         keepers, releases = self._tools.keepers, self._tools.releases
+        if self._tools.hands.is_theirs(held.body):
+            await self._tell(GivenBack(held.body))
+            return Left(codes.GIVEN_BACK.code, "given back at the host: it runs on")
         await releases.before(held, self._tell)
         stopped = await keepers.stop(held.body, handle, steps)
         if not stopped.gone:

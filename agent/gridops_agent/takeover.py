@@ -16,7 +16,7 @@ import aiohttp
 import psutil
 
 from gridops.base.codes import host as codes
-from gridops.base.errors import BadSetup, Refusal
+from gridops.base.errors import BadSetup, GridopsError, Refusal
 from gridops.disk.keyring import read_secret
 from gridops_agent.config import Config
 from gridops_agent.core.state import Handle, Held
@@ -24,7 +24,7 @@ from gridops_agent.keep import external, systemctl, taken
 from gridops_agent.keep.external import External
 from gridops_agent.keep.family import family
 from gridops_agent.keep.taken import Given, Hands, Taken
-from gridops_agent.keep.unit_files import DropIns, user_folder
+from gridops_agent.keep.unit_files import TAKEN_OVER, DropIns, user_folder
 from gridops_agent.keep.ways import Unit
 from gridops_agent.ledger import Ledger
 from gridops_agent.platform import here
@@ -64,14 +64,31 @@ async def found(config: Config, wish: Wish) -> Taken:
 
 
 def keep(config: Config, one: Taken, now_ms: int) -> None:
-    """Write it down; a unit also gets its drop-in, so that systemd restarts it behind nobody's back."""
+    """Write it down; a unit also gets its drop-in, so that systemd restarts it behind nobody's back.
+
+    In this order: a unit that is ours and that systemd restarts is a stranger from then on, whereas one that nobody
+    took over and that nobody restarts any more would be lost.
+    """
     hands = taken.read(config.hands)
-    if one.handle.keeper == "unit":
-        units = config.ways.units
-        unit = next(u for u in units if u.name == one.handle.name)
-        DropIns(user_folder(), str(config.state.resolve()), units).write(unit, "taken-over")
-        systemctl.reload()
     taken.write(config.hands, replace(hands, taken=(*hands.taken, replace(one, at_ms=now_ms))))
+    try:
+        renew(config)
+    except GridopsError:
+        taken.write(config.hands, hands)
+        raise
+
+
+def renew(config: Config) -> None:
+    """Give units that were taken over their drop-ins, should a takeover have been killed before it did. Raises Refusal
+    for a file of that name that is not ours, and Failed."""
+    names = {t.handle.name for t in taken.read(config.hands).taken if t.handle.keeper == "unit"}
+    drop_ins = _drop_ins(config)
+    units = [unit for unit in config.ways.units if unit.name in names]
+    for unit in units:
+        if not drop_ins.has(unit.name):
+            drop_ins.write(unit, TAKEN_OVER)
+    if units:
+        systemctl.reload()
 
 
 def give_back(config: Config, target: str, now_ms: int) -> str:
@@ -82,13 +99,29 @@ def give_back(config: Config, target: str, now_ms: int) -> str:
         handle = held.handle
         given = Given(body=held.body, replica=held.replica, at_ms=now_ms)
         left = tuple(t for t in hands.taken if handle is None or not _same(t.handle, handle))
+        _restarts_again(config, *((handle,) if handle is not None else ()))
         taken.write(config.hands, Hands(taken=left, given=(*hands.given, given)))
         return f"{held.replica}, {'no process' if handle is None else _called(handle)}"
-    left = tuple(t for t in hands.taken if target not in (t.called, str(t.handle.pid)))
-    if left == hands.taken:
+    gone = tuple(t for t in hands.taken if target in (t.called, str(t.handle.pid)))
+    if not gone:
         raise Refusal(codes.NO_RESIDENCY.code, f"nothing here is called {target}", hints=("gridops-agent status",))
-    taken.write(config.hands, replace(hands, taken=left))
+    _restarts_again(config, *(t.handle for t in gone))
+    taken.write(config.hands, replace(hands, taken=tuple(t for t in hands.taken if t not in gone)))
     return target
+
+
+def _restarts_again(config: Config, *handles: Handle) -> None:
+    """A unit that is its owner's again is kept alive as its own file says, not as we did. It is so before it is on
+    file: a command that was killed in between is said again, and does the whole again."""
+    units = [handle.name for handle in handles if handle.keeper == "unit" and handle.name is not None]
+    for name in units:
+        _drop_ins(config).remove(name)
+    if units:
+        systemctl.reload()
+
+
+def _drop_ins(config: Config) -> DropIns:
+    return DropIns(user_folder(), str(config.state.resolve()), config.ways.units)
 
 
 def _held(config: Config, target: str) -> Held | None:

@@ -38,8 +38,13 @@ async def story(site: Site) -> None:
         await done(agent, site, site.unload(warmed))
 
 
-def child(site: Site, at: int, tell: Callable[[Site], Coroutine[Any, Any, None]] = story) -> NoReturn:
-    """Tell the story, or die in front of write `at`."""
+def child(
+    site: Site,
+    at: int,
+    tell: Callable[[Site], Coroutine[Any, Any, None]] = story,
+    before: Callable[[], object] = lambda: None,
+) -> NoReturn:
+    """Tell the story, or die in front of write `at`, right after `before`."""
     count = 0
     write = Ledger._write
 
@@ -47,6 +52,7 @@ def child(site: Site, at: int, tell: Callable[[Site], Coroutine[Any, Any, None]]
         nonlocal count
         count += bool(put or gone)
         if count == at:
+            before()
             os.kill(os.getpid(), signal.SIGKILL)
         write(self, put, gone)
 

@@ -20,6 +20,8 @@ import pytest
 from gridops.base.canon import digest_bytes
 from gridops.protocol.messages import Outcome
 from gridops_agent.core.state import Handle
+from gridops_agent.doors import OLD_FOLDERS
+from gridops_agent.engines.llama_cpp import LlamaCpp
 from gridops_agent.keep.base import Proof, Spawn
 from gridops_agent.keep.child import ChildKeeper
 from gridops_agent.platform import here
@@ -62,7 +64,31 @@ async def test_fifty_starts_and_stops_leave_no_process_no_descriptor_and_no_memo
         fds, memory = zip(*counted[WARM_UP:], strict=True)
         assert max(fds[-5:]) <= max(fds[:5]), f"descriptors grow: {fds}"
         assert memory[-1] - memory[0] < 24 << 20, f"the agent grew by {(memory[-1] - memory[0]) >> 20} MiB in {CYCLES}"
-        assert len(list(site.config.engines.iterdir())) <= CYCLES
+        await agent._measure()
+        assert len(list(site.config.engines.iterdir())) == OLD_FOLDERS, "logs are kept for a while, in any agent"
+
+
+async def test_fifty_starts_that_fail_leave_no_process_no_descriptor_and_no_folder_either(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = psutil.Process()
+    before = {child.pid for child in me.children(recursive=True)}
+    monkeypatch.setattr(LlamaCpp, "command", lambda *_: ("/bin/false",))
+    async with site.agent() as agent:
+        counted: list[tuple[int, int]] = []
+        for cycle in range(CYCLES):
+            made = await done(agent, site, site.warm())
+            assert (made.outcome, made.code) == (Outcome.FAILED, "start_failed"), (cycle, made)
+            await agent.effects.settled()
+            assert agent.memory.host.held == {}
+            counted.append((me.num_fds(), me.num_threads()))
+        assert agent.keepers.child._children == {}
+        assert {child.pid for child in me.children(recursive=True)} <= before, "none is left unreaped"
+        fds, threads = zip(*counted[WARM_UP:], strict=True)
+        assert max(fds[-5:]) <= max(fds[:5]), f"descriptors grow: {fds}"
+        assert max(threads) <= threads[0] + 8, f"threads grow: {threads}"
+        await agent._measure()
+        assert len(list(site.config.engines.iterdir())) == OLD_FOLDERS
 
 
 async def test_an_engine_leads_a_session_of_its_own_and_is_no_childs_child_of_a_terminal(tmp_path: Path) -> None:

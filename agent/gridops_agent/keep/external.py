@@ -23,6 +23,7 @@ from gridops_agent.engines.asking import models
 from gridops_agent.engines.llama_flags import ROUTER
 from gridops_agent.keep.child import COOKIE
 from gridops_agent.keep.unit_files import COOKIE as UNIT_COOKIE
+from gridops_agent.keep.unit_files import TAKEN_OVER
 from gridops_agent.platform.base import Platform
 
 MODELS_SHOWN = 8
@@ -94,7 +95,7 @@ def engines_here(platform: Platform, ours: frozenset[int], given: frozenset[str]
             continue
         told = platform.environment(pid) or {}
         mark = told.get(COOKIE) or told.get(UNIT_COOKIE)
-        if mark is None or mark in given:
+        if mark in (None, TAKEN_OVER) or mark in given:
             found.append(External(engine, pid, process.birth, platform.executable(pid), words, min(ports[pid])))
     return tuple(sorted(found, key=lambda e: (e.port, e.pid))[: limits.EXTERNAL_ENGINES])
 

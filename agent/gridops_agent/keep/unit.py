@@ -24,7 +24,7 @@ from gridops_agent.keep import systemctl
 from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, lasting, record
 from gridops_agent.keep.family import family
 from gridops_agent.keep.systemctl import Seen
-from gridops_agent.keep.unit_files import COOKIE, DropIns, rivals
+from gridops_agent.keep.unit_files import COOKIE, TAKEN_OVER, DropIns, rivals
 from gridops_agent.keep.ways import Unit
 from gridops_agent.platform.base import Platform
 
@@ -191,7 +191,7 @@ class UnitKeeper:
             with contextlib.suppress(Failed):
                 seen = systemctl.show(unit.name)
                 told = self._platform.environment(seen.pid) if seen.lives and seen.pid else None
-                if told is not None and COOKIE in told:
+                if told is not None and told.get(COOKIE, TAKEN_OVER) != TAKEN_OVER:
                     found.append((unit, seen, told[COOKIE]))
         return tuple(found)
 

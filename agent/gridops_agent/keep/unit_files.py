@@ -18,6 +18,8 @@ from gridops_agent.keep.ways import Unit, check_unit
 FILE = "50-gridops.conf"
 COOKIE = "GRIDOPS_UNIT_BODY"
 """Names the command that a unit was started for, in the environment of its processes."""
+TAKEN_OVER = "taken-over"
+"""In its place, for a unit that a person had started: whoever starts it anew is that person, and no command of ours."""
 
 
 def user_folder() -> Path:
@@ -68,6 +70,23 @@ class DropIns:
         except OSError as error:
             raise Failed(f"cannot make {path.parent}: {error.strerror}") from error
         write_atomic(path, wanted.encode())
+
+    def has(self, name: str) -> bool:
+        """Whether a unit has a drop-in of ours."""
+        path = self._path(name)
+        return not path.is_symlink() and path.exists() and self._ours(path)
+
+    def remove(self, name: str) -> None:
+        """Remove the drop-in of a unit, if it is ours: its owner's own words count again. Raises Failed."""
+        if not self.has(name):
+            return
+        path = self._path(name)
+        try:
+            path.unlink()
+        except OSError as error:
+            raise Failed(f"cannot remove {path}: {error.strerror}") from error
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
 
     def tidy(self) -> bool:
         """Remove those of units that agent.toml names no more. True when one was removed."""
