@@ -41,7 +41,7 @@ async def adopt_and_give_back(site: Site) -> None:
 async def recovered(site: Site, pid: int) -> str:
     """Bring the agent back; what became of the engine by its word."""
     async with site.agent() as agent:
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         fence = agent.memory.host.fence
         site.seq, site.head = fence.head.seq, fence.head.body
         await until(lambda: not agent.memory.host.commands, "every command to have its receipt")

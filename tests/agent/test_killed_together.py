@@ -47,7 +47,7 @@ def settled(agent: Agent, site: Site, body: Digest) -> bool:
 async def life(site: Site) -> str:
     """Warm, drain, unload, whatever befalls the engine; what came of the warm."""
     async with site.agent() as agent:
-        watch = asyncio.ensure_future(agent.effects.watch())
+        watch = asyncio.ensure_future(agent.watch.run())
         body = await command(agent, site, site.warm())
         made = await receipt(agent, body)
         await until(lambda: settled(agent, site, body), "one living engine, or none that is wanted")
