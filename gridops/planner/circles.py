@@ -6,84 +6,96 @@ twice for a while, and keeps its old place until it serves from the new one.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from gridops.planner.pieces import Spot
 from gridops.planner.puzzle import Puzzle
 
 
 def deadlocked(puzzle: Puzzle) -> bool:
     """Do pieces wait for each other's places in a circle?"""
-    movers = [
-        n for n, s in enumerate(puzzle.at) if s is not None and (h := puzzle.pieces[n].home) is not None and s is not h
-    ]
-    if not movers:
+    if not puzzle.moved:
         return False
-    return _Queue(puzzle, movers).stuck()
+    pieces, at = puzzle.pieces, puzzle.at
+    moves = {
+        n: (s, home)
+        for n, s in enumerate(at)
+        if s is not None and (home := pieces[n].home) is not None and s is not home
+    }
+    room = _Room(puzzle)
+    for _, home in moves.values():
+        room.give(home, -1)
+    # Where there is room for all beside those who are to leave, whoever comes does so at once.
+    tight = {home.host for _, home in moves.values() if room.lacks(home)}
+    waiting = sorted(n for host in tight for n in puzzle.on[host] if at[n] is not pieces[n].home)
+    if not waiting:
+        return False
+    for n in waiting:
+        if (spot := at[n]) is not None:
+            room.give(spot, 1)
+    for spot, home in moves.values():
+        if spot.host not in tight:
+            room.give(home, 1)
+    return room.stuck(waiting, moves)
 
 
-class _Queue:
-    """What is free beside those who stand at home, as arrivals come up one after the other."""
+class _Room:
+    """What is free on hosts beside those who stand at home, as arrivals come up one after the other."""
 
-    def __init__(self, puzzle: Puzzle, movers: list[int]) -> None:
-        self.puzzle = puzzle
-        self._taken: defaultdict[tuple[int, int], int] = defaultdict(int)
-        self._gpu: defaultdict[tuple[int, int], int] = defaultdict(int)
-        """Of this, what counts against the share of a pool that GPU work may use."""
-        self._seats: defaultdict[int, int] = defaultdict(int)
-        sources = {self._home(n).host for n in movers}
-        # Who arrives where nobody leaves comes up at once.
-        self.waiting = [
-            n
-            for n, s in enumerate(puzzle.at)
-            if s is not None and s is not puzzle.pieces[n].home and (s.host in sources or n in movers)
-        ]
-        for n in self.waiting:
-            self._claim(self._spot(n), -1)
-        for n in movers:
-            self._claim(self._home(n), 1)
+    def __init__(self, puzzle: Puzzle) -> None:
+        self._puzzle, self._ground = puzzle, puzzle.ground
+        self._free: dict[int, list[int]] = {}
+        self._gpu: dict[int, list[int]] = {}
+        """Of this, what GPU work may use."""
+        self._slots: dict[int, int] = {}
 
-    def stuck(self) -> bool:
-        while self.waiting:
+    def lacks(self, home: Spot) -> bool:
+        """The host holds more now than it can, where this one stands."""
+        host, option, pools = home
+        free, gpu = self._free[host], self._gpu[host]
+        if self._slots[host] < 0 or (option.ram and free[self._ground.ram[host]] < 0):
+            return True
+        return any(free[column] < 0 or (option.gpu and gpu[column] < 0) for column in pools)
+
+    def stuck(self, waiting: list[int], moves: dict[int, tuple[Spot, Spot]]) -> bool:
+        """Some of them never come up. `moves`: where those who stand elsewhere go, and where they stand."""
+        while waiting:
             left = []
-            for n in self.waiting:
-                if not self._comes_up(self._spot(n)):
+            for n in waiting:
+                spot = self._puzzle.at[n]
+                assert spot is not None, "whoever waits has a spot"
+                if not self._comes_up(spot):
                     left.append(n)
                     continue
-                self._claim(self._spot(n), 1)
-                if self.puzzle.pieces[n].home is not None:
-                    self._claim(self._home(n), -1)
-            if len(left) == len(self.waiting):
+                self.give(spot, -1)
+                if n in moves:
+                    self.give(moves[n][1], 1)
+            if len(left) == len(waiting):
                 return True
-            self.waiting = left
+            waiting = left
         return False
 
-    def _claim(self, spot: Spot, sign: int) -> None:
-        self._seats[spot.host] += sign
-        for column, amount in self._parts(spot):
-            self._taken[spot.host, column] += sign * amount
-        for column in spot.pools if spot.option.gpu else ():
-            self._gpu[spot.host, column] += sign * spot.option.need
+    def give(self, spot: Spot, sign: int) -> None:
+        """A seat is free, or taken where the sign is negative."""
+        host, option, pools = spot
+        free, need = self._free.get(host), sign * option.need
+        if free is None:
+            ground = self._ground
+            free = self._free[host] = list(ground.free[host])
+            self._gpu[host], self._slots[host] = list(ground.gpu[host]), ground.slots[host]
+        self._slots[host] += sign
+        for column in pools:
+            free[column] += need
+        if option.ram:
+            free[self._ground.ram[host]] += sign * option.ram
+        if option.gpu:
+            for column in pools:
+                self._gpu[host][column] += need
 
     def _comes_up(self, spot: Spot) -> bool:
-        ground, host = self.puzzle.ground, spot.host
-        if ground.slots[host] - self._seats[host] <= 0:
+        host, option, pools = spot
+        if self._slots[host] <= 0:
             return False
-        gpu = spot.pools if spot.option.gpu else ()
-        return all(ground.free[host][c] - self._taken[host, c] >= amount for c, amount in self._parts(spot)) and all(
-            ground.gpu[host][c] - self._gpu[host, c] >= spot.option.need for c in gpu
-        )
-
-    def _parts(self, spot: Spot) -> list[tuple[int, int]]:
-        parts = [(c, spot.option.need) for c in spot.pools]
-        return [*parts, (self.puzzle.ground.ram[spot.host], spot.option.ram)] if spot.option.ram else parts
-
-    def _spot(self, n: int) -> Spot:
-        spot = self.puzzle.at[n]
-        assert spot is not None, "it stands"
-        return spot
-
-    def _home(self, n: int) -> Spot:
-        home = self.puzzle.pieces[n].home
-        assert home is not None, "it is a mover"
-        return home
+        free, need = self._free[host], option.need
+        for column in pools:
+            if free[column] < need or (option.gpu and self._gpu[host][column] < need):
+                return False
+        return not option.ram or free[self._ground.ram[host]] >= option.ram

@@ -57,6 +57,8 @@ class Puzzle:
     _weights: list[int] = field(default_factory=list)
     _at_home: list[tuple[int, int]] = field(default_factory=list)
     """Of each kind that lacks failure domains where it stands: how many it should have there, and how many it has."""
+    _lacks: list[int] = field(default_factory=list)
+    """Failure domains that each kind lacks now. What it lacks at home it lacks with fewer of it just as well."""
     _social: bool = False
 
     def __post_init__(self) -> None:
@@ -75,6 +77,7 @@ class Puzzle:
         for host in range(hosts):
             self._note(host)
         self._at_home = self._lacking_at_home()
+        self._lacks = [max(0, owed - had) for owed, had in self._at_home]
         self._social = any(k.company <= len(self.kinds) for k in self.kinds)
         for host, counts in enumerate(self.ground.counts):
             for kind, many in counts.items():
@@ -248,30 +251,29 @@ class Puzzle:
 
     def _count(self, number: int, host: int, by: int) -> None:
         """Keep the number of standing pieces, of their domains, and how many domains are missing."""
-        kind, placed = self.kinds[number], self.placed
+        kind, stand = self.kinds[number], self.placed[number]
         # A kind that stands nowhere counts once more among those who should.
-        if placed[number] == 0:
+        if stand == 0:
             self.stake -= kind.weight
-        if kind.domains is None:
-            placed[number] += by
-        else:
+        self.placed[number] = stand = stand + by
+        if kind.domains is not None:
             here, where = self.domains[number], kind.domains[host]
-            before = self._lacking(number)
-            placed[number] += by
             if where >= 0:
                 many = here.get(where, 0) + by
                 if many:
                     here[where] = many
                 else:
                     del here[where]
-            self.short += self._lacking(number) - before
-        if placed[number] == 0:
+            have, (owed, had) = len(here), self._at_home[number]
+            lacks = (kind.spread if kind.spread < stand else stand) - have
+            if owed:
+                lacks = max(lacks, owed - max(had, have))
+            if lacks < 0:
+                lacks = 0
+            self.short += lacks - self._lacks[number]
+            self._lacks[number] = lacks
+        if stand == 0:
             self.stake += kind.weight
-
-    def _lacking(self, number: int) -> int:
-        """Domains that the kind lacks. What it lacks at home it lacks with fewer of it just as well."""
-        have, (owed, had) = len(self.domains[number]), self._at_home[number]
-        return max(0, min(self.kinds[number].spread, self.placed[number]) - have, owed - max(had, have))
 
     # -- questions ---------------------------------------------------------------------------------------------------
 

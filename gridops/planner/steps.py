@@ -134,10 +134,7 @@ class Steps:
         if not hosts:
             return None
         first, best, least, found = self.draws.below(len(hosts)), None, 0, 0
-        for turn in range(len(hosts)):
-            host = hosts[first + turn - len(hosts)]
-            if room[host] < size:
-                continue
+        for host in [h for h in hosts[first:] + hosts[:first] if room[h] >= size]:
             spot = puzzle.fits(n, host)
             if spot is None or puzzle.breaks(number, host):
                 continue
