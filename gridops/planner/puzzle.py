@@ -55,6 +55,11 @@ class Puzzle:
     """The most that any pool of a host has free, its RAM apart where it has others; -1 where there is no slot left."""
     _pools_of: list[tuple[int, ...]] = field(default_factory=list)
     _weights: list[int] = field(default_factory=list)
+    """Of each kind, as in what follows of each piece: asked at every change."""
+    _kind_of: list[int] = field(default_factory=list)
+    _stakes: list[int] = field(default_factory=list)
+    _claims: list[int] = field(default_factory=list)
+    _homes: list[Spot | None] = field(default_factory=list)
     _at_home: list[tuple[int, int]] = field(default_factory=list)
     """Of each kind that lacks failure domains where it stands: how many it should have there, and how many it has."""
     _lacks: list[int] = field(default_factory=list)
@@ -70,6 +75,9 @@ class Puzzle:
         self.domains = [{} for _ in self.kinds]
         self._weights = [k.weight for k in self.kinds]
         self.stake = sum(self._weights)
+        self._kind_of, self._homes = [p.kind for p in self.pieces], [p.home for p in self.pieces]
+        self._stakes = [self._weights[p.kind] * p.stake for p in self.pieces]
+        self._claims = [self._weights[p.kind] * p.claim for p in self.pieces]
         for free, ram in zip(self.ground.free, self.ground.ram, strict=True):
             # Hosts with fewer pools than others have columns that stand for none.
             self._pools_of.append(tuple(c for c in range(len(free)) if c != ram and free[c] > -ENDLESS) or (ram,))
@@ -83,8 +91,8 @@ class Puzzle:
             for kind, many in counts.items():
                 if kind >= 0:
                     self._count(kind, host, many)
-        for n, piece in enumerate(self.pieces):
-            self._loosen(n, piece)
+        for n, kind in enumerate(self._kind_of):
+            self._loosen(n, kind)
 
     def _lacking_at_home(self) -> list[tuple[int, int]]:
         hosts: list[list[int]] = [[] for _ in self.kinds]
@@ -147,26 +155,23 @@ class Puzzle:
             if (spot := before[n]) is not None:
                 self.put(n, spot)
 
-    def _loosen(self, n: int, piece: Piece) -> None:
-        kind = piece.kind
+    def _loosen(self, n: int, kind: int) -> None:
         others = self.loose.get(kind)
         if others is None:
             self.loose[kind] = {n}
         else:
             others.add(n)
-        weight = self._weights[kind]
-        self.unmet += weight
-        self.stake += weight * piece.stake
-        self.claim += weight * piece.claim
-        if piece.home is not None:
+        self.unmet += self._weights[kind]
+        self.stake += self._stakes[n]
+        self.claim += self._claims[n]
+        if self._homes[n] is not None:
             self.dropped += 1
-            self.back_ms += piece.back_ms
+            self.back_ms += self.pieces[n].back_ms
             self.gone[kind] = self.gone.get(kind, 0) + 1
 
     def _put(self, n: int, spot: Spot) -> None:
         host, option, _ = spot
-        piece, ground = self.pieces[n], self.ground
-        kind = piece.kind
+        kind, home = self._kind_of[n], self._homes[n]
         self.at[n] = spot
         self.on[host].add(n)
         self._occupy(kind, spot, 1)
@@ -175,33 +180,34 @@ class Puzzle:
             del self.loose[kind]
         else:
             others.discard(n)
-        weight = self._weights[kind]
-        self.unmet -= weight
-        self.stake -= weight * piece.stake
-        self.claim -= weight * piece.claim
-        if piece.home is not None:
+        self.unmet -= self._weights[kind]
+        self.stake -= self._stakes[n]
+        self.claim -= self._claims[n]
+        if home is not None:
             self.dropped -= 1
-            self.back_ms -= piece.back_ms
+            self.back_ms -= self.pieces[n].back_ms
             self._less_gone(kind)
-            if spot is piece.home:
+            if spot is home:
                 return
             self.moved += 1
         self.start_ms += option.start_ms
         self.fresh[host] += 1
-        ground.disk[host] -= option.missing
+        if option.missing:
+            self.ground.disk[host] -= option.missing
 
     def _take(self, n: int, spot: Spot) -> None:
         host, option, _ = spot
-        piece = self.pieces[n]
+        kind, home = self._kind_of[n], self._homes[n]
         self.at[n] = None
         self.on[host].discard(n)
-        self._occupy(piece.kind, spot, -1)
-        self._loosen(n, piece)
-        if spot is not piece.home:
-            self.moved -= piece.home is not None
+        self._occupy(kind, spot, -1)
+        self._loosen(n, kind)
+        if spot is not home:
+            self.moved -= home is not None
             self.start_ms -= option.start_ms
             self.fresh[host] -= 1
-            self.ground.disk[host] += option.missing
+            if option.missing:
+                self.ground.disk[host] += option.missing
 
     def _less_gone(self, kind: int) -> None:
         if self.gone[kind] == 1:
@@ -283,11 +289,10 @@ class Puzzle:
 
     def fits(self, n: int, host: int) -> Spot | None:
         """A seat for the piece on the host: at home where it stood, else in the first config with room."""
-        piece = self.pieces[n]
-        home = piece.home
-        if home is not None and home.host == host and self.welcome(piece.kind, host) and self._home_fits(home):
+        kind, home = self._kind_of[n], self._homes[n]
+        if home is not None and home.host == host and self.welcome(kind, host) and self._home_fits(home):
             return home
-        return self.seat(piece.kind, host)
+        return self.seat(kind, host)
 
     def seat(self, number: int, host: int) -> Spot | None:
         """A seat for one of the kind on the host, in the first config with room."""

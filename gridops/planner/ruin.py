@@ -17,7 +17,11 @@ class Ruin:
     def __init__(self, puzzle: Puzzle, draws: Draws) -> None:
         self.puzzle, self.draws = puzzle, draws
         # Those who have a home first, then those who matter more; taken from the end.
-        self._turn = [(p.home is not None, p.claim, -n) for n, p in enumerate(puzzle.pieces)]
+        pieces = puzzle.pieces
+        order = sorted(range(len(pieces)), key=lambda n: (pieces[n].home is not None, pieces[n].claim, -n))
+        self._turn = [0] * len(pieces)
+        for rank, n in enumerate(order):
+            self._turn[n] = rank
 
     def step(self) -> bool:
         """Empty and fill some hosts. False: nobody is loose, or nowhere allowed."""
@@ -111,8 +115,8 @@ class Ruin:
         kind, room, rents = puzzle.kinds[number], puzzle.room, puzzle.rents[number]
         options, size = kind.options, 0 if kind.on_ram else kind.size
         best: Spot | None = None
-        for host in hosts:
-            if room[host] < size or host not in options or (best is not None and rents[host] >= rents[best.host]):
+        for host in [h for h in hosts if room[h] >= size and h in options]:
+            if best is not None and rents[host] >= rents[best.host]:
                 continue
             if puzzle.breaks(number, host):
                 continue
