@@ -64,9 +64,9 @@ TABLE: tuple[Constant, ...] = (
         "SHORTEST_CYCLE",
         SHORTEST_CYCLE,
         "steps",
-        "some 50 ms: below that nothing is found on a few hosts either",
+        "some 30 ms: with fewer not every fleet of a few hosts is packed that can be",
         "plans of a handful of hosts take twice as long",
-        "on a handful of hosts chance decides",
+        "of 60 fleets of 4 to 8 hosts filled to the brim one in thirty lacks one replica more",
         "half: nothing; twice: nothing",
     ),
     Constant(

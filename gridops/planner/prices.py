@@ -104,4 +104,5 @@ def _prices(market: _Market) -> tuple[Ints, Ints]:
 
 def _moved(price: Ints, lack: Ints, step: int) -> Ints:
     """A step up where it lacks, down where it is left over, and never below nothing."""
-    return np.maximum(0, price + (np.clip(lack, -WHOLE, 2 * WHOLE) * step >> 16))
+    bounded = np.minimum(np.maximum(lack, -WHOLE), 2 * WHOLE)
+    return np.maximum(0, price + (bounded * step >> 16))

@@ -271,7 +271,7 @@ class Puzzle:
                 else:
                     del here[where]
             have, (owed, had) = len(here), self._at_home[number]
-            lacks = (kind.spread if kind.spread < stand else stand) - have
+            lacks = min(kind.spread, stand) - have
             if owed:
                 lacks = max(lacks, owed - max(had, have))
             if lacks < 0:
@@ -296,7 +296,10 @@ class Puzzle:
 
     def seat(self, number: int, host: int) -> Spot | None:
         """A seat for one of the kind on the host, in the first config with room."""
-        options = self.kinds[number].options.get(host)
+        kind = self.kinds[number]
+        if self.room[host] < kind.size and not kind.on_ram:
+            return None  # most are refused here: no slot, or no pool with so much room
+        options = kind.options.get(host)
         return self._first(options, host) if options is not None and self.welcome(number, host) else None
 
     def _first(self, options: tuple[Option, ...], host: int) -> Spot | None:

@@ -107,13 +107,14 @@ class Search:
 
     def _cycle(self, length: int, most: int) -> int:
         """First weight, then start-up time, each from the best state there is. Returns the steps taken."""
-        half, taken = length * UNMET_PPM // PPM, 0
+        half, taken, before = length * UNMET_PPM // PPM, 0, self.record
         if self.record[1] > self._goal:
             if not self.puzzle.rents:
                 self.puzzle.charge(rents(self.puzzle))
             taken = self._for_weight(half, most)
             self._back()
-        if taken < most:
+        # Where nothing starts later than it must, and nothing came or went, nothing is left to be found.
+        if taken < most and (self.record < before or self.record[3] > self._least_start()):
             taken += self._for_start(length - half, most - taken)
             self._back()
         return taken

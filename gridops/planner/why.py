@@ -21,6 +21,7 @@ from gridops.planner.draft import Draft, Item
 from gridops.planner.eligible import Way, open_way
 from gridops.planner.failing import bar_of
 from gridops.planner.incumbents import Verdict
+from gridops.planner.recall import Shelf
 from gridops.planner.seats import Seats
 from gridops.planner.survey import (
     CAPACITY,
@@ -109,9 +110,12 @@ def _line(draft: Draft, item: Item, position: int, host: HostId) -> HostLine | N
     profile, view = item.profile, draft.world.hosts[host]
     if item.pin is not None and item.pin != host:
         return HostLine(host=host, code=codes.PINNED_ELSEWHERE.code, detail=f"the replica is pinned to {item.pin}")
-    way = open_way(profile, profile.configs[position], view, draft.world.planning)
+    ways: Shelf[Way | HostLine] = draft.world.recall.shelf("ways")
+    name, config = (profile.name, position, host), profile.configs[position]
+    # What rules say of a host does not change while a plan is made, nor while nothing is new of it.
+    way = ways.of(name, (profile, view.traits), lambda: open_way(profile, config, view, draft.world.planning))
     if isinstance(way, Way):
-        bar = bar_of(draft.world, item.cause, profile, profile.configs[position])
+        bar = bar_of(draft.world, item.cause, profile, config)
         if bar is not None and (line := bar.line(host)) is not None:
             return line
         answer = draft.board.offer(host, Ask(item.replica, profile, way, item.home))
