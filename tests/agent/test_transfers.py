@@ -94,13 +94,16 @@ async def test_a_fetch_that_is_taken_back_ends_at_once_and_makes_way(patient: Si
 
 
 CHILD = """
-import asyncio, sys
+import asyncio, os, signal, sys
 from pathlib import Path
+from gridops_agent.artifacts import Artifacts
 from gridops_agent.config import read_config
 from gridops_agent.core.events import Heard
 from gridops_agent.shell import Agent
 from gridops.base.record import from_bytes
 from gridops.protocol.messages import Directive
+
+Artifacts._publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 
 async def main(state, directive):
     async with Agent(read_config(Path(state)), "0.1.0") as agent:
@@ -110,10 +113,13 @@ async def main(state, directive):
 
 asyncio.run(main(*sys.argv[1:]))
 """
+"""It dies where a whole file would be published."""
+POINTS = {"at its first byte": 1, "in its middle": HALF, "at its last byte": len(MODEL) - 1, "when it is whole": None}
 
 
-async def test_an_agent_killed_in_the_middle_of_a_transfer_resumes_it(
-    patient: Site, origin: Origin, tmp_path: Path
+@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS)
+async def test_an_agent_killed_in_a_transfer_goes_on_there_and_publishes_only_the_file(
+    patient: Site, origin: Origin, tmp_path: Path, point: int | None
 ) -> None:
     from gridops.base.record import to_bytes
     from gridops_agent.config import write_config
@@ -121,22 +127,34 @@ async def test_an_agent_killed_in_the_middle_of_a_transfer_resumes_it(
     write_config(patient.config)
     body = patient.body(patient.load(artifact=far(origin)))
     (tmp_path / "directive").write_bytes(to_bytes(patient.directive((patient.grant(body),))))
-    origin.tricks = [Trick(stall_after=HALF)]
+    origin.tricks = [Trick(stall_after=point)] if point is not None else []
+    came = point if point is not None else len(MODEL)
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CHILD, str(patient.state), str(tmp_path / "directive"), env=dict(os.environ)
     )
     try:
-        await asyncio.to_thread(waited, lambda: arrived(patient) == HALF, "half of the file", 60)
+        await asyncio.to_thread(waited, lambda: arrived(patient) == came, f"{came} bytes", 60)
+        if point is None:
+            await asyncio.wait_for(child.wait(), 60)
     finally:
-        child.send_signal(signal.SIGKILL)
-        await child.wait()
-    assert arrived(patient) == HALF
+        if child.returncode is None:
+            child.send_signal(signal.SIGKILL)
+        assert await child.wait() == -signal.SIGKILL
+    assert arrived(patient) == came
+    assert not published(patient), "nothing is published before it is whole"
     async with patient.agent() as agent:
         patient.seq, patient.head = agent.memory.host.fence.head.seq, agent.memory.host.fence.head.body
         assert [(r.outcome, r.code) for r in agent.memory.host.receipts.kept] == [(Outcome.FAILED, "interrupted")]
         assert (await done(agent, patient, patient.load(artifact=far(origin)))).outcome is Outcome.SUCCEEDED
-        assert origin.ranges() == ["", f"bytes={HALF}-"]
+        assert origin.ranges() == ["", *([f"bytes={point}-"] if point is not None else [])]
         assert agent._readings().cached == (file_of(MODEL).sha256,)
+        (folder,) = patient.config.cache.iterdir()
+        assert published(patient) == [folder], "no staging stays"
+        assert (folder / "m.gguf").read_bytes() == MODEL
+
+
+def published(site: Site) -> list[Path]:
+    return [path for path in site.config.cache.iterdir() if not path.name.startswith(".")]
 
 
 def arrived(site: Site) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from examples.demo.scenes import TEMPLATE, Story
 from examples.demo.stage import NotReal, Stage
-from tests.builders.tiny_gguf import write_tiny_gguf
+from tests.builders.tiny_gguf import Shape, write_tiny_gguf
 
 PROFILE = """\
 apiVersion: gridops/v1
@@ -32,7 +32,7 @@ configs:
     engine: llama.cpp
     backends: [cpu]
     artifact: {{format: gguf, files: [{{path: tiny.gguf, sha256: {sha256}, size: {size}B}}]}}
-    context: 512
+    context: {context}
     lanes: 1
     footprint: {{source: declared, device: {mib}MiB}}
     args: {{threads: 1}}
@@ -57,6 +57,7 @@ class Office:
     model: Path
     mib: int = 150
     """What a profile's file says it needs."""
+    context: int = 512
 
     @property
     def url(self) -> str:
@@ -73,7 +74,9 @@ class Office:
         """Write a profile; nothing is committed."""
         raw = self.model.read_bytes()
         digest = hashlib.sha256(raw).hexdigest()
-        text = PROFILE.format(name=name, replicas=replicas, sha256=digest, size=len(raw), mib=self.mib)
+        text = PROFILE.format(
+            name=name, replicas=replicas, sha256=digest, size=len(raw), mib=self.mib, context=self.context
+        )
         (self.stage.fleet / f"profiles.d/{name}.yaml").write_text(text)
 
     def want(self, **replicas: int) -> str:
@@ -164,9 +167,14 @@ class Office:
 
 
 @contextlib.contextmanager
-def opened(models: Path, hosts: Sequence[str], before: Callable[[Stage], None] = lambda _: None) -> Iterator[Office]:
+def opened(
+    models: Path,
+    hosts: Sequence[str],
+    before: Callable[[Stage], None] = lambda _: None,
+    shape: Shape | None = None,
+) -> Iterator[Office]:
     """A fleet of these hosts, admitted and heard. `before` may change the files of its first commit."""
-    made = write_tiny_gguf(models / "tiny.gguf")
+    made = write_tiny_gguf(models / "tiny.gguf", shape=shape)
     with Stage(say=lambda _: None) as stage:
         office = Office(Story(stage, models), stage, made.path)
         shutil.copytree(TEMPLATE, stage.fleet)
