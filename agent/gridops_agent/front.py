@@ -12,7 +12,7 @@ import asyncio
 import hmac
 import ssl
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
@@ -294,19 +294,37 @@ class Front:
             await answer.prepare(request)
             try:
                 async for chunk in upstream.content.iter_any():
-                    await answer.write(chunk)
+                    await _taken(answer.write(chunk))
+                self.outcomes.ended(route.body, upstream.status)
+                await _taken(answer.write_eof())
+            except _Stalled:
+                # Nobody reads any more, and so nobody can be told. The engine has done nothing wrong.
+                if request.transport is not None:
+                    request.transport.abort()
+                return answer
             except (aiohttp.ClientError, OSError):
                 if request.transport is not None and not request.transport.is_closing():
                     self.outcomes.ended(route.body, UNREACHABLE)
                 # The engine ended in the middle: closing without the last chunk tells the client that it was cut.
                 if request.transport is not None:
                     request.transport.abort()
-                return answer
-            self.outcomes.ended(route.body, upstream.status)
-            await answer.write_eof()
             return answer
         finally:
             upstream.close()
+
+
+class _Stalled(Exception):
+    """A caller takes nothing of its answer any more."""
+
+
+async def _taken(writing: Awaitable[None]) -> None:
+    """Wait until a caller has made room for what comes next. Raises _Stalled after the patience of the front: a machine
+    that was closed over its answer would otherwise keep an engine from the owner of this host for ever."""
+    try:
+        async with asyncio.timeout(limits.FRONT_STALL_MS / 1_000):
+            await writing
+    except TimeoutError as error:
+        raise _Stalled from error
 
 
 def _is_loopback(host: str) -> bool:

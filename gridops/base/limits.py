@@ -157,6 +157,10 @@ FRONT_FILES_KNOWN = 4_096
 """Files that callers' prompts made and may fetch."""
 FRONT_SOCKETS = 64
 """Callers that listen to a service's messages at one time."""
+FRONT_STALL_MS = 180_000
+"""So long a caller may take nothing of its answer. Double: a laptop that was closed keeps an engine, and its owner's
+memory, for longer; half: who is megabytes behind on a line of less than fifteen kibibytes a second is cut (a system
+makes room for more by the megabyte)."""
 FRONT_LINGER_MS = 2_000
 """So long the rest of a body is read after its request was refused, so that the client sees the answer."""
 
