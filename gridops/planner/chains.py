@@ -32,6 +32,7 @@ class Chains:
         self.tries = 0
         self._queues: dict[int, list[tuple[Loss, int]]] = {}
         self._order: list[int] | None = None
+        self._worth = [(puzzle.kinds[p.kind].weight, p.claim, p.back_ms, n) for n, p in enumerate(puzzle.pieces)]
         self._lowest = min((puzzle.kinds[p.kind].weight for p in puzzle.pieces), default=0)
 
     def run(self) -> int:
@@ -168,13 +169,7 @@ class Chains:
         return self._order
 
     def _weakest(self, host: int) -> list[int]:
-        puzzle = self.puzzle
-
-        def worth(n: int) -> tuple[int, int, int, int]:
-            piece = puzzle.pieces[n]
-            return puzzle.kinds[piece.kind].weight, piece.claim, piece.back_ms, n
-
-        return sorted(puzzle.on[host], key=worth)
+        return sorted(self.puzzle.on[host], key=self._worth.__getitem__)
 
     def _loss(self, kind: int, host: int) -> Loss | None:
         """What those are worth who have to go at least for a seat of the kind; None if that is not enough.
@@ -189,17 +184,21 @@ class Chains:
         for n in self._weakest(host):
             if slots > 0 and _enough(free, option):
                 break
-            spot, piece = puzzle.at[n], puzzle.pieces[n]
+            spot = puzzle.at[n]
             assert spot is not None, "who is on a host has a spot"
             for column in spot.pools:
                 free[column] += spot.option.need
             slots += 1
-            own = puzzle.kinds[piece.kind].weight
-            weight, claim, back, many = weight + own, claim + own * piece.claim, back + piece.back_ms, many + 1
+            own, its_claim, its_back, _ = self._worth[n]
+            weight, claim, back, many = weight + own, claim + own * its_claim, back + its_back, many + 1
         return Loss(weight, claim, back, many) if slots > 0 and _enough(free, option) else None
 
 
 def _enough(free: list[int], option: Option) -> bool:
-    if option.count == 1:
-        return any(free[c] >= option.need for c in option.columns)
-    return sum(free[c] >= option.need for c in option.columns) >= option.count
+    lacking, need = option.count, option.need
+    for column in option.columns:
+        if free[column] >= need:
+            lacking -= 1
+            if not lacking:
+                return True
+    return False

@@ -107,6 +107,8 @@ class _Maker:
         self.needs, self.now = Needs(world), clock(world.inputs)
         # Whoever is pinned looks for its own host alone, and is gathered without others of its profile.
         self.only = {i.profile.name: self.grid.row.get(i.pin, -1) for i in wanting if i.pin is not None}
+        self._here: dict[ReplicaId, Residency | None] = {}
+        """What runs where a replica stands."""
         self.movers: list[Mover] = []
         self.spots: list[Spot | None] = []
 
@@ -231,9 +233,11 @@ class _Maker:
         return 2 + (here.in_flight > 0)
 
     def _residency(self, origin: Incumbent) -> Residency | None:
-        world = self.draft.world
-        names = names_of(world, origin.replica, origin.former)
-        return residency_of(world.hosts.get(origin.host), names, origin.assignment.launch)
+        if origin.replica not in self._here:
+            world = self.draft.world
+            names = names_of(world, origin.replica, origin.former)
+            self._here[origin.replica] = residency_of(world.hosts.get(origin.host), names, origin.assignment.launch)
+        return self._here[origin.replica]
 
     def _movable(self, seated: Seated) -> Spot | None:
         """Where it stands, as a spot; None when it must not be touched."""

@@ -56,8 +56,8 @@ class Opening:
         """Every host is one of its rows, at the place of its row."""
         self.start_ms = prospect.start_ms
         self._harms, self._scarcity, self._strands = harms, scarcity, strands
-        self._files = [(self.grid.has(f.sha256), f.size_bytes) for f in self.config.artifact.files]
-        self._largest = sum(size for _, size in self._files)
+        self._known_files: list[tuple[Bools, int]] | None = None
+        self._largest = sum(f.size_bytes for f in self.config.artifact.files)
         """Bytes where none of its files is there."""
         self._plain = self.grid.plain(self.profile)
         self._named = not self._plain or self.profile.max_per_host is not None
@@ -66,6 +66,13 @@ class Opening:
         """Somewhere it would have to wait, or would have had to."""
         self.level: int | None = None
         """The harm on every row, where it is the same."""
+
+    @property
+    def _files(self) -> list[tuple[Bools, int]]:
+        """Of each file the hosts that have it or will have it, and its bytes. Not asked for while no disk is short."""
+        if self._known_files is None:
+            self._known_files = [(self.grid.has(f.sha256), f.size_bytes) for f in self.config.artifact.files]
+        return self._known_files
 
     @property
     def asked(self) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from gridops.base.ids import HostId, ProfileName
 from gridops.base.units import PPM
 from gridops.footprint.need import Need, need
-from gridops.model.measured import revision
+from gridops.model.measured import Measured, revision
 from gridops.model.plan import Launch
 from gridops.model.profile import Profile
 from gridops.planner.capacity import Ask, Offer
@@ -62,6 +62,8 @@ class Seats:
         self.grid = Grid(draft.world, draft.board)
         self._scarcity, self.harms = scarcity_of(self.grid), Harms(self.grid)
         self._openings: dict[ProfileName, tuple[Opening, ...]] = {}
+        self._measured: list[Measured] | None = None
+        """All that was measured anywhere, once somebody asked."""
         inputs, pairs = draft.world.inputs, len(self.grid.ids) * len(draft.world.profiles)
         # What is measured fades from one moment to the next, and a forecast is another each time.
         told = inputs.forecast is not None or (inputs.learned is not None and bool(inputs.learned.speeds))
@@ -144,7 +146,9 @@ class Seats:
 
     def _measured_of(self, profile: Profile) -> list[int]:
         """What was measured anywhere of any config of it: some host may need as little."""
-        rows = [m for report in self.draft.world.inputs.snapshot.hosts for m in report.measured or ()]
+        if self._measured is None:
+            self._measured = [m for report in self.draft.world.inputs.snapshot.hosts for m in report.measured or ()]
+        rows = self._measured
         return [m.device_bytes for m in rows for c in profile.configs if m.revision == revision(c.artifact)]
 
     def find(self, item: Item) -> Found | None:
