@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gridops.base.ids import ReplicaId, replica_key
+from gridops.base.ids import HostId, ReplicaId, replica_key
 from gridops.base.units import PPM
 from gridops.model.plan import Cause, CauseKind
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.constants_room import DROPS, DROPS_MOST, DROPS_PPM, PINS, WANTING
-from gridops.planner.draft import Draft, Item, Seated
+from gridops.planner.draft import Draft, Item, Seated, may_dip
 from gridops.planner.eligible import Way
 from gridops.planner.enough import needed, resize
 from gridops.planner.harm import Needs
@@ -245,11 +245,29 @@ def _sit(movers: Movers, n: int) -> bool:
     way = opening.way(row)
     rooms = seats.grid.views[row].rooms
     exact = Way(way.launch, way.need, tuple(rooms[c] for c in spot.pools), way.gpu)
-    offer = draft.board.offer(seats.grid.ids[row], Ask(item.replica, item.profile, exact, item.home))
-    if not isinstance(offer, Offer):
+    offer = _offer(draft, seats.grid.ids[row], Ask(item.replica, item.profile, exact, item.home), item)
+    if offer is None:
         return False
     draft.sit(item, seats.grid.ids[row], offer, way.launch)
     return True
+
+
+def _offer(draft: Draft, host: HostId, ask: Ask, item: Item) -> Offer | None:
+    """The board's offer. On its own host a piece stands beside its former self, or goes down first if it may."""
+    origin, board = item.origin, draft.board
+    if origin is None or origin.host != host or origin.verdict is Verdict.RELEASE:
+        offer = board.offer(host, ask)
+        return offer if isinstance(offer, Offer) else None
+    if origin.stuck:
+        return None  # what nobody can vouch for is not replaced where it is
+    if gone := item.replica not in board.hosts[host].desired:
+        board.back(host, origin.claim)
+    offer = board.offer(host, ask, instead=item.replica)
+    if isinstance(offer, Offer) and (not offer.breaks or may_dip(item)):
+        return offer
+    if gone:
+        board.take(host, item.replica, runs=origin.runs)
+    return None
 
 
 def _item(movers: Movers, n: int) -> Item:

@@ -256,6 +256,8 @@ class Seats:
         """The best seat on the host it stands on, beside or instead of its former self: it only leaves its devices."""
         if item.origin is None or not item.origin.here_again or item.pin not in (None, item.origin.host):
             return None
+        if item.origin.stuck:
+            return None  # nobody can vouch for its process: another beside it may be one too many
         host, found = item.origin.host, list[Candidate]()
         row = self.grid.row.get(host)
         for opening in openings:

@@ -10,8 +10,10 @@ from itertools import combinations
 import pytest
 
 from gridops.base.ids import HostId, ProfileName
+from gridops.model.fleet import Runtime
 from gridops.model.plan import DecisionKind, Plan
-from gridops.model.profile import Colocation, PlacementRules, Profile, Restart
+from gridops.model.profile import Colocation, Downtime, PlacementRules, Profile, Restart
+from gridops.model.snapshot import ResidencyState
 from gridops.planner.check import check
 from gridops.planner.restrict import restrict
 from tests.planner.fleet import Fleet, config, decisions, host, profile, seats
@@ -136,3 +138,38 @@ def test_who_made_room_for_one_is_not_sent_back_there_for_the_next() -> None:
     made = fleet.but(profiles=(draw, small, video)).plan()
     assert seats(made) == {"draw/1": "ant", "small/1": "cat", "video/1": "cat"}
     assert [u.replica for u in made.report.unplaced] == ["draw/2"]
+
+
+def test_nothing_is_started_beside_a_process_of_its_own_that_nobody_can_vouch_for() -> None:
+    """The card is gone, and whether its process is, nobody can say: no second one comes to the host's memory."""
+    both = (config("c-q4", 6, backends=("cuda", "cpu")),)
+    runtimes = tuple(Runtime(engine="llama.cpp", backend=b) for b in ("cuda", "cpu"))  # type: ignore[arg-type]
+    fleet = converged(profile("c", configs=both), hosts=(host("ant", runtimes=runtimes),))
+    seen = fleet.reports["ant"]
+    assert seen is not None
+    assert seen.residencies[0].devices == ("gpu0",)
+    lost = tuple(replace(r, state=ResidencyState.UNKNOWN) for r in seen.residencies)
+    made = fleet.reporting("ant", residencies=lost, devices=seen.devices[1:]).plan()
+    assert decisions(made) == []
+    assert [line.host for line in made.report.waiting] == ["ant"]
+    # What is known to run can change its device there.
+    assert decisions(fleet.reporting("ant", devices=seen.devices[1:]).plan()) == ["change c/1 ant -> ant"]
+
+
+@pytest.mark.parametrize("downtime", Downtime)
+def test_who_comes_back_to_its_own_host_in_another_config_says_that_it_is_down(downtime: Downtime) -> None:
+    """It outgrew ant and would go to bee, which somebody needs more: then its smaller config comes to ant, after it."""
+    ant, bee, cat = HostId("ant"), HostId("bee"), HostId("cat")
+    both = (config("c-0", 15), config("c-1", 9))
+    was = profile("c", configs=both, downtime=downtime, priority=50, placement=PlacementRules(allow_hosts=(ant,)))
+    small = profile("small", gib=4, priority=50, placement=PlacementRules(allow_hosts=(bee,)))
+    fleet = converged(was, small, hosts=(host("ant"), host("bee"), host("cat", (8,))))
+    now = replace(was, configs=(config("c-0", 30), both[1]), placement=PlacementRules(allow_hosts=(ant, bee)))
+    small = replace(small, placement=PlacementRules(allow_hosts=(bee, cat)))
+    large = profile("large", gib=22, priority=200, placement=PlacementRules(allow_hosts=(bee,)))
+    made = fleet.but(profiles=(now, large, small)).plan()
+    found = {d.replica: (d.kind.value, d.cost.dip) for d in made.decisions}
+    if downtime is Downtime.ALLOWED:
+        assert found == {"large/1": ("place", 0), "c/1": ("change", 1), "small/1": ("move", 0)}
+    else:
+        assert found["c/1"] == ("move", 0)
