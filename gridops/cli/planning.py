@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from gridops import __version__
 from gridops.base.canon import digest
 from gridops.base.codes.trust import PLAN_EDITED
 from gridops.base.errors import Bug, ConfigError, Failed, GridopsError, Refusal, Unreachable
-from gridops.base.ids import Digest, ScopeName
+from gridops.base.ids import Digest, HostId, ReplicaId, ScopeName
 from gridops.base.record import Malformed, from_data
 from gridops.cli.client import connect, fleet_settings, root_of
 from gridops.cli.output import Context, Usage
@@ -28,12 +29,13 @@ from gridops.files.projection import PlanBranch
 from gridops.files.tree import WorkingTree
 from gridops.model.intent import Intent
 from gridops.model.learned import Learned
-from gridops.model.plan import Plan
+from gridops.model.plan import Cause, Change, Plan
 from gridops.model.snapshot import Snapshot, SnapshotSource
 from gridops.planner.check import check
 from gridops.planner.declared import declared_snapshot
 from gridops.planner.planner import Inputs
 from gridops.planner.planner import plan as make_plan
+from gridops.planner.world import GivenUp
 from gridops.trust.root import RoleName
 
 CONTROLLER_TIMEOUT_S = 3.0
@@ -52,6 +54,11 @@ class Seen:
     waiting: Mapping[ScopeName, Plan] = field(default_factory=dict)
     """What waits for people, by scope."""
     learned: Learned | None = None
+    written_off: frozenset[HostId] = frozenset()
+    given_up: Mapping[ScopeName, tuple[GivenUp, ...]] | None = None
+    """What the controller has given up, by scope. None: whoever answered does not say, or nobody did."""
+    under_way: frozenset[ReplicaId] = frozenset()
+    """Replicas that are being loaded or started by a command."""
     note: str = ""
     """Why it is not a better source, for people."""
 
@@ -146,10 +153,22 @@ def plan_scope(place: Place, intent: Intent, scope: ScopeName, seen: Seen, now_m
 
 def inputs_of(place: Place, intent: Intent, scope: ScopeName, seen: Seen, now_ms: int) -> Inputs:
     """What the planner is asked."""
-    parent = seen.targets.get(scope)
-    since, waiting = seen.watching_since_ms, seen.waiting.get(scope)
-    asked = Inputs(intent, scope, place.fleet, seen.snapshot, parent, now_ms, __version__, since, waiting)
-    return replace(asked, learned=seen.learned)
+    return Inputs(
+        intent=intent,
+        scope=scope,
+        fleet=place.fleet,
+        snapshot=seen.snapshot,
+        parent=seen.targets.get(scope),
+        now_ms=now_ms,
+        version=__version__,
+        watching_since_ms=seen.watching_since_ms,
+        waiting=seen.waiting.get(scope),
+        written_off=seen.written_off,
+        given_up=None if seen.given_up is None else seen.given_up.get(scope, ()),
+        learned=seen.learned,
+        prefetched=tuple(p for report in seen.snapshot.hosts for p in report.prefetched or ()),
+        under_way=seen.under_way,
+    )
 
 
 def from_base(place: Place, base: Intent, scope: ScopeName, seen: Seen, now_ms: int) -> Seen:
@@ -193,16 +212,34 @@ def read_stored(place: Place, branch: PlanBranch, text: str, scope: ScopeName | 
 
 
 def _live(context: Context) -> Seen:
-    answer = connect(context, timeout_s=CONTROLLER_TIMEOUT_S).get("/v1/snapshot")
+    return seen_of(connect(context, timeout_s=CONTROLLER_TIMEOUT_S).get("/v1/snapshot"))
+
+
+def seen_of(answer: Mapping[str, Any]) -> Seen:
+    """What a controller's answer says, with everything that it plans by itself. Raises Unreachable for another form.
+
+    Controllers of before say less: what they do not say is as if nobody knew it.
+    """
     try:
         snapshot = from_data(Snapshot, answer["snapshot"])
         targets = {ScopeName(t["scope"]): from_data(Plan, t["plan"]) for t in answer["targets"]}
         waiting = {ScopeName(t["scope"]): from_data(Plan, t["plan"]) for t in answer.get("proposals", ())}
         since = int(answer["watching_since_ms"])
         learned = from_data(Learned, answer["learned"]) if answer.get("learned") is not None else None
+        told = answer.get("circumstances")
+        gone = frozenset(HostId(host) for host in answer.get("written_off", ()))
+        given_up = None if told is None else {ScopeName(t["scope"]): _given_up(t) for t in told}
+        under_way = frozenset(ReplicaId(replica) for t in told or () for replica in t.get("under_way", ()))
     except (Malformed, LookupError, TypeError, ValueError) as error:
         raise Unreachable(f"the controller's snapshot is not of a form this version knows: {error}") from error
-    return Seen(snapshot, targets, since, waiting, learned=learned)
+    return Seen(snapshot, targets, since, waiting, learned, gone, given_up, under_way)
+
+
+def _given_up(told: Mapping[str, Any]) -> tuple[GivenUp, ...]:
+    return tuple(
+        GivenUp(ReplicaId(g["replica"]), from_data(Cause, g["cause"]), from_data(Change, g["was"]))
+        for g in told.get("given_up", ())
+    )
 
 
 def _stored(place: Place, scope: ScopeName) -> Snapshot | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gridops.base.ids import CommitId, Digest, HostId, KeyId, PersonName, PlanId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import record
 from gridops.model.learned import Learned
-from gridops.model.plan import Decision, Plan, ReadSet, Retirement, Unplaced
+from gridops.model.plan import Cause, Change, Decision, Plan, ReadSet, Retirement, Unplaced
 from gridops.model.policy import ActionClass
 from gridops.model.snapshot import Residency, Snapshot
 from gridops.protocol.messages import Facts, Transfer
@@ -230,6 +230,25 @@ class TargetPlanDoc:
 
 
 @record
+class GivenUpDoc:
+    """A replica of the plan in force of which nothing runs on its seat, and that is started there only if decided."""
+
+    replica: ReplicaId
+    cause: Cause
+    was: Change
+
+
+@record
+class CircumstancesDoc:
+    """What the controller remembers of the plan in force and no host reports."""
+
+    scope: ScopeName
+    given_up: tuple[GivenUpDoc, ...] = ()
+    under_way: tuple[ReplicaId, ...] = ()
+    """Replicas whose load or start is commanded and has not ended."""
+
+
+@record
 class SnapshotDoc:
     """The live snapshot with what a plan is compared with, so that anybody can plan as the controller does."""
 
@@ -243,6 +262,10 @@ class SnapshotDoc:
     """What waits for people: a plan made now keeps to it where nothing speaks against it."""
     learned: Learned | None = None
     """How long fetches and starts took on each host, and how often they failed. None: nothing was learned yet."""
+    written_off: tuple[HostId, ...] = ()
+    """Silent hosts that people have given up."""
+    circumstances: tuple[CircumstancesDoc, ...] = ()
+    """Of every scope with a plan in force."""
 
 
 @record

@@ -14,10 +14,14 @@ from gridops.base.record import to_bytes
 from gridops.base.units import render_instant, render_ms
 from gridops.controller import documents as d
 from gridops.controller.core import apply as applying
+from gridops.controller.core.attempts import under_way
+from gridops.controller.core.given_up import given_up
 from gridops.controller.core.lessons import learned
 from gridops.controller.core.modes import Permitted, overdue, permitted
-from gridops.controller.core.observe import fresh, seen
+from gridops.controller.core.observe import fresh, reckoned
 from gridops.controller.core.progress import LOCK_IDLE_MS, Progress
+from gridops.controller.core.propose import written_off
+from gridops.controller.core.rights import Rights
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import Apply, ScopeBook, State
@@ -84,10 +88,22 @@ def snapshot(view: View) -> d.SnapshotDoc:
         time=render_instant(view.now_ms),
         fleet=view.soft.chain.fleet,
         watching_since_ms=view.soft.started_ms,
-        snapshot=seen(view.soft, view.roster, None, view.now_ms),
+        snapshot=reckoned(view.state, view.soft, view.roster, None, view.now_ms),
         targets=tuple(d.TargetPlanDoc(scope=s, plan=p) for s, p in targets if p is not None),
         proposals=tuple(d.TargetPlanDoc(scope=s, plan=p) for s, p in waiting),
         learned=learned(view.state.hosts, view.roster.desired.profiles, view.now_ms),
+        written_off=written_off(view.state),
+        circumstances=tuple(_circumstances(view, scope) for scope, book in books if book.target is not None),
+    )
+
+
+def _circumstances(view: View, scope: ScopeName) -> d.CircumstancesDoc:
+    rights = Rights(view.state, scope, permitted(view.state, scope, view.now_ms), view.soft.chain, view.now_ms)
+    down = given_up(rights, view.soft, view.roster)
+    return d.CircumstancesDoc(
+        scope=scope,
+        given_up=tuple(d.GivenUpDoc(replica=g.replica, cause=g.cause, was=g.was) for g in down),
+        under_way=tuple(sorted(under_way(rights))),
     )
 
 

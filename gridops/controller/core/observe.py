@@ -43,7 +43,7 @@ def seen(soft: Soft, roster: Roster, scope: ScopeName | None, now_ms: int) -> Sn
     return Snapshot(source=SnapshotSource.LIVE, observed_ms=now_ms, hosts=tuple(reports))
 
 
-def reckoned(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: int) -> Snapshot:
+def reckoned(state: State, soft: Soft, roster: Roster, scope: ScopeName | None, now_ms: int) -> Snapshot:
     """`seen`, with what commands under way may hold counted as held: unknown is not free (house rule 8)."""
     snapshot = seen(soft, roster, scope, now_ms)
     return replace(

@@ -74,7 +74,7 @@ def fingerprint(
         mode=(standing.mode.mode, standing.mode.automatic),
         hosts=hosts,
         measured=_measured(soft, roster, scope),
-        written_off=_written_off(state),
+        written_off=written_off(state),
         given_up=tuple((g.replica, g.was.old) for g in down),
         failing=failing(rights),
         crowded=crowded(book.proposal.plan, soft, roster) if book.proposal is not None else (),
@@ -108,7 +108,7 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
         version=version,
         watching_since_ms=soft.started_ms,
         waiting=book.proposal.plan if book.proposal is not None else None,
-        written_off=frozenset(_written_off(state)),
+        written_off=frozenset(written_off(state)),
         given_up=given_up(rights, soft, roster),
         learned=learned(state.hosts, [p for p in desired.profiles if p.scope == scope], now_ms),
         prefetched=tuple(p for report in snapshot.hosts for p in report.prefetched or ()),
@@ -242,7 +242,8 @@ def _host(soft: Soft, roster: Roster, host: Host, now_ms: int) -> tuple[str, str
     return host.id, standing, state, report.generation
 
 
-def _written_off(state: State) -> tuple[HostId, ...]:
+def written_off(state: State) -> tuple[HostId, ...]:
+    """Silent hosts that people have given up."""
     return tuple(sorted(host for host, known in state.hosts.items() if known.written_off_ms is not None))
 
 
