@@ -100,7 +100,12 @@ _PROTECTION = Block(
     Field("drain_grace", Span(), "What is in flight may end within it before a pause.", "drain_grace_ms"),
     Field("unknown_sensor", Choice(("throttle", "ignore")), "When a sensor cannot be read."),
     Field("recovery", Span(), "How long all must be well before work resumes.", "recovery_ms"),
-    Field("throttled_share", Share(high=PPM), "Share of the lanes used while throttled.", "throttled_ppm"),
+    Field(
+        "throttled_share",
+        Share(high=PPM),
+        "Share of lanes and of room for new work.",
+        "throttled_ppm",
+    ),
     Field("unknown_share", Share(high=PPM), "The same when only a sensor is unknown.", "unknown_ppm"),
     Field("retry_after", Span(low=1_000), "When a refused client may ask again.", "retry_after_ms"),
     Field("ignore", ListOf(Choice(Sensor)), "Sensors that say nothing about this class."),

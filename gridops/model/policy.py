@@ -315,7 +315,7 @@ class ClassProtection:
     drain_grace_ms: int = 30_000
     """What is in flight has so long before a host that wants to pause is paused."""
     throttled_ppm: int = 500_000
-    """Share of the lanes of a throttled host that new requests may use."""
+    """Share of the lanes of a throttled host that new requests may use, and of its memory that new work may take."""
     unknown_ppm: int = 750_000
     """The same where it is throttled only because a sensor cannot be read."""
     retry_after_ms: int = 30_000
@@ -344,3 +344,7 @@ class ProtectionPolicy:
     """`policies/protection.yaml`, carried to hosts inside signed directives."""
 
     classes: tuple[ClassProtection, ...] = ()
+
+    def of(self, host_class: str) -> ClassProtection:
+        """When hosts of a class yield: what the files say, else the default of the class."""
+        return next((c for c in self.classes if c.host_class == host_class), protection_default(host_class))

@@ -281,7 +281,7 @@ def _bounds(view: View, host: HostId, device: Device) -> tuple[int, int, int]:
     raw = total - device.reserve_bytes - external
     margin = -(-total * view.desired.planning.headroom.memory_ppm // PPM)
     if report is not None and report.state is HostState.THROTTLED:
-        margin = max(margin, raw - raw // 2)
+        margin = max(margin, raw - raw * view.throttled(report) // PPM)
     return raw, margin, total * device.gpu_share_ppm // PPM
 
 

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from typing import Protocol
 
+from gridops.base.codes.protection import SENSOR_UNKNOWN
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of
 from gridops.model.fleet import HostClass
@@ -16,9 +17,11 @@ from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent
 from gridops.model.learned import Learned
 from gridops.model.plan import Assignment, Decision, Plan
+from gridops.model.policy import protection_default
 from gridops.model.profile import Profile
 from gridops.model.snapshot import (
     LIVE_STATES,
+    HostReport,
     HostState,
     Ownership,
     Residency,
@@ -167,6 +170,14 @@ class View:
         silent.sort()
         most = max((bisect_right(silent, first + rule.within_ms) - n for n, first in enumerate(silent)), default=0)
         return most >= rule.at_least and most * PPM >= rule.share_ppm * dedicated
+
+    def throttled(self, report: HostReport) -> int:
+        """Share of a throttled host that is open to new work, in ppm: its class says, more where it only cannot see."""
+        host = self.hosts[report.host]
+        known = [c for c in self.desired.protection.classes if c.host_class == host.host_class.value]
+        rules = known[0] if known else protection_default(host.host_class.value)
+        blind = bool(report.reasons) and {r.partition(":")[0] for r in report.reasons} == {SENSOR_UNKNOWN.code}
+        return max(rules.throttled_ppm, rules.unknown_ppm) if blind else rules.throttled_ppm
 
     def live(self, host: HostId) -> tuple[Residency, ...]:
         report = self.reports.get(host)

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
+from gridops.base.codes.protection import SENSOR_UNKNOWN
 from gridops.base.ids import HostId
 from gridops.base.units import PPM, render_ms
 from gridops.model.fleet import Drain, Host, HostClass, HostKey
 from gridops.model.plan import HostLine
+from gridops.model.policy import ProtectionPolicy
 from gridops.model.snapshot import (
     HostReport,
     HostState,
@@ -61,6 +63,15 @@ def standing_of(
         return Standing.DRAINING, drained
     assert report is not None
     return _state(host, report, inputs)
+
+
+def throttled_ppm(host: Host, report: HostReport | None, protection: ProtectionPolicy) -> int:
+    """Share of a throttled host that new work may take: as its class is protected, and as the host itself reckons."""
+    rules = protection.of(host.host_class.value)
+    reasons = report.reasons if report is not None else ()
+    if reasons and all(reason.startswith(f"{SENSOR_UNKNOWN.code}:") for reason in reasons):
+        return max(rules.unknown_ppm, rules.throttled_ppm)
+    return rules.throttled_ppm
 
 
 def _silence(host: Host, report: HostReport | None, inputs: Inputs) -> tuple[Standing, HostLine | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from gridops.base.units import PPM
 from gridops.footprint.ledger import ram_of, rooms
 from gridops.model.fleet import Drain, Host, OnReturn, Runtime
 from gridops.model.measured import Measured
@@ -22,7 +23,7 @@ from gridops.model.snapshot import (
     SnapshotSource,
 )
 from gridops.planner.recall import Recall, Shelf
-from gridops.planner.standing import Known, mass_stale, standing_of
+from gridops.planner.standing import Known, mass_stale, standing_of, throttled_ppm
 from gridops.planner.world import GivenUp, HostView, Inputs, Standing, World
 
 Shared = Mapping[tuple[str | None, int], tuple[Measured, ...]]
@@ -33,7 +34,9 @@ def look(inputs: Inputs, recall: Recall | None = None) -> World:
     """Intent and snapshot as one picture. `recall`: what is known from planning the scope before, if anything is."""
     desired = inputs.intent.desired
     recall = Recall() if recall is None else recall
-    recall.begin((inputs.scope, desired.planning, inputs.snapshot.source is SnapshotSource.DECLARED))
+    recall.begin(
+        (inputs.scope, desired.planning, desired.protection, inputs.snapshot.source is SnapshotSource.DECLARED)
+    )
     look_up = Known(
         reports={r.host: r for r in inputs.snapshot.hosts},
         keys={k.host: k for k in desired.keys},
@@ -134,7 +137,9 @@ def _new_view(host: Host, report: HostReport | None, inputs: Inputs, is_: _Found
     declared = inputs.snapshot.source is SnapshotSource.DECLARED
     found = rooms(host, report, inputs.intent.desired.planning.headroom.memory_ppm)
     if is_.standing is Standing.THROTTLED:
-        found = tuple(replace(r, headroom_bytes=max(r.headroom_bytes, r.raw_bytes - r.raw_bytes // 2)) for r in found)
+        share = throttled_ppm(host, report, inputs.intent.desired.protection)
+        closed = {r.id: r.raw_bytes - r.raw_bytes * share // PPM for r in found}
+        found = tuple(replace(r, headroom_bytes=max(r.headroom_bytes, closed[r.id])) for r in found)
     residencies = () if report is None else tuple(r for r in report.residencies if r.state in LIVE_STATES)
     managed = tuple(r for r in residencies if r.ownership is Ownership.MANAGED)
     return HostView(

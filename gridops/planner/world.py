@@ -74,7 +74,7 @@ class Standing(IntEnum):
 
     OPEN = 0
     THROTTLED = 1
-    """Takes new work with half its memory."""
+    """Takes new work with the share of its memory that its protection leaves (`standing.throttled_ppm`)."""
     SILENT = 2
     """No news, but not for long enough to conclude anything: keeps what it has, gets nothing new."""
     NOT_SERVING = 3

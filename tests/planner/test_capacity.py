@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gridops.base.codes import placement as codes
+from gridops.base.codes.protection import SENSOR_UNKNOWN
 from gridops.base.ids import HostId, ProfileName
 from gridops.model.fleet import Disk, Host, HostClass
 from gridops.model.plan import Plan
-from gridops.model.policy import BudgetPolicy, PriceCeiling, ScopeBudgets
+from gridops.model.policy import BudgetPolicy, PriceCeiling, ProtectionPolicy, ScopeBudgets, protection_default
 from gridops.model.profile import Colocation, DeviceNeed, Profile
 from gridops.model.snapshot import DeviceReport, HostState, Ownership, Residency, ResidencyState
+from gridops.planner.planner import Recall, plan
 from tests.planner.fleet import (
     GIB,
     SCOPE,
@@ -72,6 +74,46 @@ def test_device_memory_is_a_sum_to_the_byte(name: str) -> None:
     fleet = Fleet(hosts=(edge.ant,), reports={"ant": seen})
     assert seats(fleet.but(profiles=(profile("c", gib=edge.fits),)).plan()) == {"c/1": "ant"}
     assert codes_of(fleet.but(profiles=(profile("c", gib=edge.fits + 0.01),)).plan(), "c/1") == {"ant": edge.code}
+
+
+BLIND = f"{SENSOR_UNKNOWN.code}: temperature cannot be read"
+SHARES = {
+    "a server, by default": ("dedicated", (), ("GO601: hot",), 10),
+    "a server, as its class says": ("dedicated", (25,), ("GO601: hot",), 5),
+    "another class says nothing about it": ("dedicated", (None, 25), ("GO601: hot",), 10),
+    "a computer of somebody": ("opportunistic", (None, 25), ("GO601: hot",), 5),
+    "nothing at all": ("dedicated", (0,), (), 0),
+    "only a sensor is unknown": ("opportunistic", (), (BLIND,), 15),
+    "a sensor is unknown, and something else": ("opportunistic", (), (BLIND, "GO601: hot"), 10),
+    "never less than where all is known": ("dedicated", (90,), (BLIND,), 18),
+}
+"""Class, percent that the policy says of (dedicated, opportunistic), reasons; and how much of 20 GiB is for new work."""
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_a_throttled_host_gives_new_work_the_share_that_its_protection_says(name: str) -> None:
+    kind, percents, reasons, fits = SHARES[name]
+    said = zip(("dedicated", "opportunistic"), percents, strict=False)
+    policy = ProtectionPolicy(
+        classes=tuple(replace(protection_default(c), throttled_ppm=p * 10_000) for c, p in said if p is not None)
+    )
+    ant = host("ant", (20,), host_class=HostClass(kind))
+    seen = report(ant, state=HostState.THROTTLED, reasons=reasons)
+    fleet = Fleet(hosts=(ant,), reports={"ant": seen}, more={"protection": policy})
+    small = fleet.but(profiles=(profile("c", gib=fits),)) if fits else fleet
+    assert seats(small.plan()) == ({"c/1": "ant"} if fits else {})
+    assert codes_of(fleet.but(profiles=(profile("c", gib=fits + 0.01),)).plan(), "c/1") == {"ant": MEMORY}
+
+
+def test_a_share_that_changes_is_no_memory_of_the_last_plan() -> None:
+    ant, recall = host("ant", (20,)), Recall()
+    more = {"protection": ProtectionPolicy(classes=(replace(protection_default("dedicated"), throttled_ppm=250_000),))}
+    fleet = Fleet(
+        hosts=(ant,), profiles=(profile("c", gib=8),), reports={"ant": report(ant, state=HostState.THROTTLED)}
+    )
+    assert seats(plan(fleet.inputs(), recall)) == {"c/1": "ant"}
+    assert seats(plan(fleet.but(more=more).inputs(), recall)) == {}
+    assert seats(plan(fleet.inputs(), recall)) == {"c/1": "ant"}
 
 
 def test_host_memory_is_counted_on_ram_beside_the_device() -> None:

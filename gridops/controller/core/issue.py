@@ -19,7 +19,7 @@ from gridops.controller.core.roster import Roster
 from gridops.controller.core.state import State
 from gridops.footprint.need import identity
 from gridops.model.action import Action, Drain, Evict, Unload
-from gridops.model.policy import ClassProtection, protection_default
+from gridops.model.policy import ClassProtection
 from gridops.model.snapshot import HostReport
 from gridops.planner.errands import objection
 from gridops.protocol import outbox as ob
@@ -112,5 +112,4 @@ def protection_of(roster: Roster, host: HostId) -> ClassProtection | None:
     declared = roster.hosts.get(host)
     if declared is None:
         return None
-    wanted = declared.host_class.value
-    return next((c for c in roster.desired.protection.classes if c.host_class == wanted), protection_default(wanted))
+    return roster.desired.protection.of(declared.host_class.value)
