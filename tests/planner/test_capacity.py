@@ -87,7 +87,7 @@ SHARES = {
     "a sensor is unknown, and something else": ("opportunistic", (), (BLIND, "GO601: hot"), 10),
     "never less than where all is known": ("dedicated", (90,), (BLIND,), 18),
 }
-"""Class, percent that the policy says of (dedicated, opportunistic), reasons; and how much of 20 GiB is for new work."""
+"""Class, percent that the policy says of (dedicated, opportunistic), reasons; how much of 20 GiB is for new work."""
 
 
 @pytest.mark.parametrize("name", SHARES)
