@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event as Flag
@@ -148,6 +148,7 @@ class Starts:
                     return await self._adopt(held, there)
         if place is not None:
             return await self._try_at(held, keeper, place, model)
+        guard = self._guard(held, model)
         engine = self._tools.engines[launch.engine]
         key_file = await asyncio.to_thread(self._tools.doors.key_file, held.body)
         why = "no port was tried"
@@ -174,7 +175,7 @@ class Starts:
                 except PortLost as lost:
                     why = lost.message
                     continue
-            ended = await self._until_listed(held, handle)
+            ended = await self._until_listed(held, handle, guard)
             if ended is None:
                 return None
             why = ended.why
@@ -206,7 +207,7 @@ class Starts:
         )
         await self._tell_once(Placed(held.body, place.port))
         handle = await keeper.start(spawn, self._publish(held.body))
-        ended = await self._until_listed(held, handle)
+        ended = await self._until_listed(held, handle, self._guard(held, model))
         return StartFailed(held.body, ended.code, ended.why) if ended is not None else None
 
     def _start(self, held: Held, model: Path, port: int, key_file: Path) -> Start:
@@ -223,14 +224,19 @@ class Starts:
             shares=held.warm.shares or (),
         )
 
+    def _guard(self, held: Held, model: Path) -> Callable[[], str]:
+        """Says later what of a start's files is not what was proved any more. Without files of ours: nothing."""
+        return self._tools.artifacts.finder.guard(held.warm.launch.artifact, model) if model.parts else lambda: ""
+
     def _publish(self, body: Digest) -> Publish:
         async def publish(handle: Handle) -> None:
             await self._tell_once(Spawned(body, handle))
 
         return publish
 
-    async def _until_listed(self, held: Held, handle: Handle) -> _Ended | None:
-        """None when it is ready, or when what lives cannot be judged any more (already told)."""
+    async def _until_listed(self, held: Held, handle: Handle, guard: Callable[[], str] = lambda: "") -> _Ended | None:
+        """None when it is ready, or when what lives cannot be judged any more (already told). `guard` says in words
+        what of its files is not what was proved before it read them."""
         body, loop = held.body, asyncio.get_running_loop()
         patience_ms = max(WARM_FLOOR_MS, WARM_FACTOR * held.warm.warm_ms)
         end = loop.time() + patience_ms / 1000
@@ -245,6 +251,7 @@ class Starts:
                 return await self._after_end(held, handle, self._tools.keepers.ending(handle))
             listed = adapter is not None and await adapter.listed(self._tools.http, door)
             differs = await _differs(engine, self._tools.http, door) if listed else None
+            differs = guard() if differs == "" else differs
             if differs:
                 return await self._after_end(held, handle, f"not as launched: {differs}")
             # Only what is still alive after it answered, and listens itself, is what answered.

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -303,3 +305,39 @@ async def test_leaving_while_an_engine_starts_lets_it_finish_and_adopts_it(site:
         answer = await receipt(agent, warmed)
         assert answer.outcome is Outcome.SUCCEEDED
         assert [pid_of(agent, warmed)] == pids == site.processes()
+
+
+@pytest.mark.parametrize("how", ["in place", "by another file"])
+async def test_a_model_file_swapped_between_its_proof_and_its_reading_never_becomes_ready(
+    site: Site, tmp_path: Path, how: str
+) -> None:
+    """The same size, the same time, other bytes: what the engine has read is not what was approved."""
+    model = tmp_path / "mine" / "tiny.gguf"
+    model.parent.mkdir()
+    good = site.model.path.read_bytes()
+    model.write_bytes(good)
+    site.config = replace(site.config, artifact_folders=(model.parent,))
+    async with site.agent() as agent:
+        start, seen = agent.keepers.child.start, model.stat()
+
+        async def swapping(*given: Any) -> Any:
+            bad = good[:-1] + bytes([good[-1] ^ 1])
+            if how == "in place":
+                with model.open("r+b") as file:
+                    file.write(bad)
+            else:
+                other = model.with_suffix(".other")
+                other.write_bytes(bad)
+                other.replace(model)
+            os.utime(model, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+            return await start(*given)
+
+        agent.keepers.child.start = swapping  # type: ignore[method-assign]
+        made = await done(agent, site, site.warm())
+        assert (made.outcome, made.code) == (Outcome.FAILED, "start_failed")
+        assert f"{model} was changed while the engine started" in (made.detail or "")
+        assert (agent.memory.host.held, site.processes()) == ({}, [])
+        agent.keepers.child.start = start  # type: ignore[method-assign]
+        assert (await done(agent, site, site.warm())).code == "wrong_digest"
+        model.write_bytes(good)
+        assert (await done(agent, site, site.warm())).outcome is Outcome.SUCCEEDED

@@ -54,6 +54,27 @@ class Finder:
                 return Path(path)
         return None
 
+    def guard(self, artifact: Artifact, first: Path) -> Callable[[], str]:
+        """Asked later: which of an artifact's files is not what was proved any more, in words; empty while all are.
+
+        Between a proof and the moment in which an engine has read its files they may be changed: the same size and an
+        old time are no proof, but nobody who writes can hold back the time of the change itself.
+        """
+        base = first
+        for _ in PurePosixPath(artifact.files[0].path).parts:
+            base = base.parent
+        files = [(first, artifact.files[0].sha256), *((base / f.path, f.sha256) for f in artifact.files[1:])]
+        known = dict(self._rows())
+        proved = [(path, known.get(str(path)) or look(path, digest)) for path, digest in files]
+
+        def changed() -> str:
+            for path, proof in proved:
+                if proof is None or look(path, proof.sha256) != proof:
+                    return f"{path} was changed while the engine started"
+            return ""
+
+        return changed
+
     def forget_below(self, folder: Path) -> None:
         """Forget every proof of a file in this folder: it was deleted."""
         for path, _ in self._rows():
