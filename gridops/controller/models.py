@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, ScopeName, short
+from gridops.base.units import counted
 from gridops.controller.core.given_up import given_up
 from gridops.controller.core.learned import RETRIABLE, RETRIES
 from gridops.controller.core.modes import permitted
@@ -115,7 +116,7 @@ def _word(ready: list[HostId], placed_count: int, wanted: int, mine: Standing) -
 
 def _failing(state: State) -> dict[tuple[HostId, ProfileName], str]:
     return {
-        (host, profile): f"{kind} on {host} failed {tried.failures} times ({tried.code or 'no code'})"
+        (host, profile): f"{kind} on {host} failed {counted(tried.failures, 'time')} ({tried.code or 'no code'})"
         for host, book in sorted(state.hosts.items())
         for (kind, profile), tried in sorted(book.attempts.items())
         if tried.failures > (1 if tried.code not in RETRIABLE else RETRIES)

@@ -12,6 +12,7 @@ from pathlib import Path
 from gridops.base import limits
 from gridops.base.errors import Failed, Unreachable
 from gridops.base.ids import CommitId
+from gridops.base.units import counted
 from gridops.files.git_run import GitDir, ask, clean, failed, first_line, head_of, open_dir, run
 from gridops.files.tree import A_LINK, FOLDERS
 
@@ -194,7 +195,7 @@ def list_files(where: GitDir, commit: str, folders: tuple[str, ...], most: int =
         mode, _, oid, size = facts.decode("ascii").split()
         found[path.decode("utf-8", "surrogateescape")] = Entry(mode, oid, 0 if size == "-" else int(size))
     if len(found) > most:
-        raise Failed(f"{where.shown}: {len(found)} files in {', '.join(folders)}, at most {most} are read")
+        raise Failed(f"{where.shown}: {counted(len(found), 'file')} in {', '.join(folders)}, at most {most} are read")
     return found
 
 

@@ -171,7 +171,7 @@ def _fits(config: Config, size: Need, host: Host, backend: str) -> str | None:
     ]
     rooms = sorted((_room(d, backend) for d in able), reverse=True)
     if len(rooms) < count:
-        return f"the host has {len(rooms)} devices for {backend}, {count} are needed"
+        return f"the host has {counted(len(rooms), 'device')} for {backend}, {count} are needed"
     if rate is not None and sum((d.pcie_bps or 0) >= rate for d in able) < count:
         return f"too few of its devices declare a `pcie` rate of {rate // 10**6} Mbit/s"
     if rooms[count - 1] < size.device_bytes:

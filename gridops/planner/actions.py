@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gridops.base.ids import Digest, HostId, ReplicaId, replica_key
+from gridops.base.units import counted
 from gridops.footprint.share import share_ppm, takes_share
 from gridops.model.action import Action, DeviceShare, Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.advice import Advice
@@ -118,7 +119,7 @@ class _Work:
         if residency.state in (ResidencyState.DRAINING, ResidencyState.FAILED):
             if residency.state is ResidencyState.FAILED and self._wanted_failure(host, residency):
                 return
-            busy = f"{residency.in_flight} requests in flight" if residency.in_flight else None
+            busy = f"{counted(residency.in_flight, 'request')} in flight" if residency.in_flight else None
             unload = Unload(host=host, replica=replica, profile=residency.profile, incarnation=incarnation)
             self._add(unload, replica, busy)
             return

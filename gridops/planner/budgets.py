@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
 from gridops.base.ids import ReplicaId, replica_key
-from gridops.base.units import PPM, render_instant, render_ppm
+from gridops.base.units import PPM, counted, render_instant, render_ppm
 from gridops.base.windows import UTC, WeeklyTimes, ZoneRules, parse_weekly
 from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan
 from gridops.model.policy import ActionClass, BudgetPolicy, DisruptionBudget, Risk, ScopeBudgets, Window
@@ -109,12 +109,16 @@ class Tally:
             return None
         others = [r for r in self._moving if r not in moves]
         if len(others) + more > limits.per_plan:
-            used = f"{len(others)} of {limits.per_plan} moves go on at once{_those(others)}, {more} more wanted"
+            used = (
+                f"{len(others)} of {counted(limits.per_plan, 'move')} go on at once{_those(others)}, {more} more wanted"
+            )
             opens = NEVER if more > limits.per_plan else "it opens when they have arrived"
             return codes.HELD_MOVES, f"{who}: moves.per_plan: {used}; {opens}"
         excess = len(self._moved_ms) + more - limits.per_hour
         if excess > 0:
-            used = f"{len(self._moved_ms)} of {limits.per_hour} moves made within an hour, {more} more wanted"
+            used = (
+                f"{len(self._moved_ms)} of {counted(limits.per_hour, 'move')} made within an hour, {more} more wanted"
+            )
             opens = NEVER
             if more <= limits.per_hour:
                 opens = f"it opens {render_instant(self._moved_ms[excess - 1] + HOUR_MS)}"

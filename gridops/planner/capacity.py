@@ -15,7 +15,7 @@ from types import MappingProxyType
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
 from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
-from gridops.base.units import PPM, render_bytes, render_price
+from gridops.base.units import PPM, counted, render_bytes, render_price
 from gridops.footprint.ledger import Answer, DeviceRoom, Fit, fits
 from gridops.model.fleet import DeviceKind
 from gridops.model.plan import HostLine
@@ -140,7 +140,7 @@ class Board:
             return _line(
                 board,
                 codes.MAX_PER_HOST,
-                f"it holds {mine} of at most {most} replicas of {profile.name}",
+                f"it holds {mine} of at most {counted(most, 'replica')} of {profile.name}",
                 most + 1,
                 most,
             )

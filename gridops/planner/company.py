@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gridops.base.ids import ProfileName
+from gridops.base.units import counted
 from gridops.model.profile import Profile
 
 
@@ -33,7 +34,9 @@ def conflict(
             return Conflict(f"{name} is there, and the two exclude each other")
         if other is not None and other.colocation.max is not None and together > other.colocation.max:
             return Conflict(
-                f"{name} shares a host with at most {other.colocation.max - 1} others", together, other.colocation.max
+                f"{name} shares a host with at most {counted(other.colocation.max - 1, 'other')}",
+                together,
+                other.colocation.max,
             )
     most = profile.colocation.max
     if most is not None and together > most:

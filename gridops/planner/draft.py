@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, replica_key, split_replica
+from gridops.base.units import counted
 from gridops.model.plan import Assignment, Cause, CauseKind, Choice, HostLine, Launch, Seat
 from gridops.model.profile import Downtime, Profile
 from gridops.planner.capacity import Board, Offer, admits, bad_company, residency_claim
@@ -252,9 +253,9 @@ def _no_longer_fits(draft: Draft, incumbent: Incumbent) -> Incumbent | None:
     host, present, limit = incumbent.host, board.profiles(), board.view.host.max_replicas
     kind, why = CauseKind.POLICY, None
     if limit is not None and len(present) >= limit:
-        why = f"{host} may hold {limit} residencies"
+        why = f"{host} may hold {limit} {'residency' if limit == 1 else 'residencies'}"
     elif profile.max_per_host is not None and present.count(profile.name) >= profile.max_per_host:
-        why = f"{host} may hold {profile.max_per_host} replicas of {profile.name}"
+        why = f"{host} may hold {counted(profile.max_per_host, 'replica')} of {profile.name}"
     elif (line := bad_company(board, profile, present, world)) is not None:
         why = f"{host}: {line.detail}"
     elif not incumbent.stuck and board.over_with(incumbent.claim):

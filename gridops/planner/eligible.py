@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
 from gridops.base.ids import DeviceId, HostId
+from gridops.base.units import counted
 from gridops.footprint.ledger import DeviceRoom
 from gridops.footprint.measured import measured_need
 from gridops.footprint.need import Need, UnknownNeed, identity, need
@@ -219,7 +220,9 @@ def _devices(wanted: DeviceNeed, view: HostView, backend: str) -> tuple[DeviceRo
     if rooms is None:
         names = " or ".join(k.value for k in kinds) or "known"
         others = any(r.kind in kinds and r.backend not in (None, backend) for r in view.rooms)
-        detail = f"it has {have} {names} devices{f' for {backend}' if others else ''}, {wanted.count} needed"
+        detail = (
+            f"it has {counted(have, f'{names} device')}{f' for {backend}' if others else ''}, {wanted.count} needed"
+        )
         return _line(view, codes.NO_DEVICES, detail, wanted.count, have)
     able = usable(rooms, wanted)
     return able if isinstance(able, tuple) else _line(view, able.code, able.detail, wanted.count, able.have)

@@ -12,6 +12,7 @@ from typing import Any
 
 from gridops.base.ids import ReplicaId, replica_key
 from gridops.base.record import to_data
+from gridops.base.units import counted
 from gridops.model.plan import Decision, Plan
 from gridops.planner.diff import ORDER
 from gridops.planner.render_layout import clean, hang, pad
@@ -71,7 +72,11 @@ def compare_lines(first: Plan, second: Plan, width: int = 80, symbols: Symbols =
             facts.append(f"was {_was(c.first, first, symbols)}")
         lines += hang(head, "   ".join(f for f in facts if f), width)
     differing = sum(c.likeness is not Likeness.SAME for c in found)
-    verdict = "The decisions are the same." if same(first, second) else f"{differing} of {len(found)} decisions differ."
+    verdict = (
+        "The decisions are the same."
+        if same(first, second)
+        else f"{differing} of {counted(len(found), 'decision')} {'differs' if differing == 1 else 'differ'}."
+    )
     return [*lines, "", verdict]
 
 

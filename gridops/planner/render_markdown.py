@@ -142,7 +142,7 @@ def _details(plan: Plan, context: Context) -> list[str]:
     if longest_ms(plan):
         facts.append(f"The longest start takes about {about(longest_ms(plan))}")
     if context.budgets is not None:
-        facts.append(f"{counts(plan)[DecisionKind.MOVE]} of {context.budgets.moves.per_plan} moves")
+        facts.append(f"{counts(plan)[DecisionKind.MOVE]} of {counted(context.budgets.moves.per_plan, 'move')}")
     one = plan.report.unchanged == 1
     facts.append(f"{counted(plan.report.unchanged, 'replica')} {'stays as it is' if one else 'stay as they are'}")
     summary = "<details><summary>Limits, hosts, costs</summary>"

@@ -301,9 +301,9 @@ def _limits(plan: Plan, context: Context, style: Style) -> list[str]:
     parts: list[str] = []
     moves = counts(plan)[DecisionKind.MOVE]
     if context.budgets is not None:
-        parts.append(f"{moves} of {context.budgets.moves.per_plan} moves")
+        parts.append(f"{moves} of {counted(context.budgets.moves.per_plan, 'move')}")
     touched = len(touched_hosts(plan))
-    hosts = counted(touched, "host") if context.hosts is None else f"{touched} of {context.hosts} hosts"
+    hosts = counted(touched, "host") if context.hosts is None else f"{touched} of {counted(context.hosts, 'host')}"
     parts.append(f"{hosts} touched")
     if worst_dip(plan):
         profiles = sorted({d.profile for d in plan.decisions if d.cost.dip == worst_dip(plan)})

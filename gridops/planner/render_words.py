@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gridops.base.ids import Digest, HostId, ReplicaId, replica_key, short
-from gridops.base.units import render_bytes, render_lack, render_ms
+from gridops.base.units import counted, render_bytes, render_lack, render_ms
 from gridops.model.plan import CauseKind, Decision, DecisionKind, Plan, Seat, Unplaced
 from gridops.model.policy import ScopeBudgets, ScopeMode
 from gridops.planner.diff import ORDER
@@ -206,7 +206,7 @@ def nowhere(unplaced: Unplaced | None) -> str:
     """Why a replica stands nowhere, in one sentence."""
     if unplaced is None:
         return "fits nowhere"
-    parts = [unplaced.detail or f"fits on none of {len(unplaced.hosts)} hosts"]
+    parts = [unplaced.detail or f"fits on none of {counted(len(unplaced.hosts), 'host')}"]
     if unplaced.nearest is not None and unplaced.nearest not in unplaced.detail:
         parts.append(f"nearest {unplaced.nearest}{missing(unplaced)}")
     return "; ".join(parts)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from gridops.base.codes import placement as codes
 from gridops.base.ids import ReplicaId
-from gridops.base.units import render_lack
+from gridops.base.units import counted, render_lack
 from gridops.model.fleet import HostClass
 from gridops.model.plan import CauseKind, HostLine, Shortfall
 from gridops.model.profile import Downtime, Profile
@@ -58,7 +58,8 @@ def shortfalls(draft: Draft) -> tuple[Shortfall, ...]:
         serving = [s for s in seats if s.assignment.seat.host not in silent] if silent else seats
         if len(serving) < len(seats):
             hosts = ", ".join(sorted({s.assignment.seat.host for s in seats} & silent))
-            detail = f"{len(seats) - len(serving)} of {len(seats)} replicas stand on hosts that do not serve: {hosts}"
+            away, stand = len(seats) - len(serving), "stand" if len(seats) > 1 else "stands"
+            detail = f"{away} of {counted(len(seats), 'replica')} {stand} on hosts that do not serve: {hosts}"
             code = codes.NOT_SERVING.code
             found.append(Shortfall(profile=profile.name, code=code, detail=detail, want=len(seats), have=len(serving)))
     return tuple(found + _crowded(draft))
@@ -88,7 +89,8 @@ def _spread(draft: Draft, profile: Profile, seats: Collection[Seated]) -> list[S
     wanted = min(spread.min, draft.sizes[profile.name].replicas)
     if len(places) >= wanted:
         return []
-    detail = f"{len(seats)} replicas stand in {len(places)} of at least {wanted} domains of level {spread.by}"
+    stand = f"{counted(len(seats), 'replica')} {'stand' if len(seats) > 1 else 'stands'}"
+    detail = f"{stand} in {len(places)} of at least {counted(wanted, 'domain')} of level {spread.by}"
     return [Shortfall(profile=profile.name, code=codes.SPREAD_SHORT.code, detail=detail, want=wanted, have=len(places))]
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from gridops.base import limits
 from gridops.base.codes import placement as codes
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
-from gridops.base.units import render_bytes, render_lack
+from gridops.base.units import counted, render_bytes, render_lack
 from gridops.footprint.need import Need, UnknownNeed, need
 from gridops.model.plan import CodeCount, HostLine, Unplaced
 from gridops.planner.capacity import Ask, Offer
@@ -159,8 +159,8 @@ def _told(draft: Draft, item: Item, tally: Tally, code: str) -> str:
         _, _, missing = render_lack(nearest.need, nearest.have)
         _, _, others = nearest.detail.partition(";")
         words = f", where{others}" if others else ""
-        return f"fits on none of {tally.hosts} hosts; nearest: {nearest.host} is {missing} short{words}"
-    return f"fits on none of {tally.hosts} hosts; {nearest.host}: {nearest.detail}"
+        return f"fits on none of {counted(tally.hosts, 'host')}; nearest: {nearest.host} is {missing} short{words}"
+    return f"fits on none of {counted(tally.hosts, 'host')}; {nearest.host}: {nearest.detail}"
 
 
 def _spans_hosts(item: Item, tally: Tally) -> str | None:

@@ -201,7 +201,7 @@ def test_a_guess_that_cannot_be_fetched_holds_back_nothing_that_is_needed(fleet:
     book = desk.state.hosts[ALPHA]
     assert list(book.attempts) == [("prefetch", LATER)]
     advised(desk, prefetch())
-    assert "it failed 1 times (fetch_failed)" in held(desk)
+    assert "it failed 1 time (fetch_failed)" in held(desk)
     assert waiting(desk) == []
 
 

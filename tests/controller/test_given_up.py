@@ -274,7 +274,7 @@ def test_what_automatic_mode_left_undone_is_growth_and_waits_for_people(fleet: F
     assert desk.ready() == []
     (decision,) = desk.proposal().to_do
     assert decision.action_class is ActionClass.SCALE_UP
-    assert "load failed 1 times, last: no_artifact" in decision.cause.detail
+    assert "load failed 1 time, last: no_artifact" in decision.cause.detail
     desk.apply()
     desk.clock.pass_by(60_000)
     desk.settle()

@@ -109,7 +109,7 @@ def test_a_failing_load_backs_off_per_kind_host_and_profile_and_leaves_others_al
     loads = [k for _, k, _ in desk.executed() if k == "load"]
     assert len(loads) == 1
     assert desk.ready() == ["other/1"]
-    assert "failed 1 times (wrong_digest)" in held(desk)
+    assert "failed 1 time (wrong_digest)" in held(desk)
     desk.clock.pass_by(30_000)
     desk.settle(2)
     assert len([k for _, k, _ in desk.executed() if k == "load"]) == 2

@@ -296,7 +296,7 @@ def test_a_process_that_drains_is_not_called_back_but_started_anew() -> None:
     fleet = alter(converged(profile("c"), hosts=HOSTS[:1]), "c/1", state(ResidencyState.DRAINING, in_flight=1))
     assert told(steps(fleet, fleet.plan())) == [
         "warm c/1 ant: its former process (draining)",
-        "unload c/1 ant: 1 requests in flight",
+        "unload c/1 ant: 1 request in flight",
     ]
 
 

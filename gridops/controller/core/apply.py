@@ -15,7 +15,7 @@ from gridops.base.codes.control import GO411, GO412, GO416, GO419, GO422, GO423,
 from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Busy, Refusal
 from gridops.base.ids import PersonName, PlanId, ProfileName, short
-from gridops.base.units import render_instant, render_ms
+from gridops.base.units import counted, render_instant, render_ms
 from gridops.controller.core import rows as r
 from gridops.controller.core.modes import Permitted, permitted
 from gridops.controller.core.progress import LOCK_IDLE_MS
@@ -216,7 +216,8 @@ def _unmoved(reviewed: Plan, current: Plan) -> bool:
 def _moved_note(question: Question, in_force: Plan | None) -> str:
     current = question.current
     lines = "; ".join(moved(question.reviewed, current, in_force))
-    return f"note[{GO411.code}]: {lines}. Planned again: the same {len(current.to_do)} decisions, so it goes on."
+    same = counted(len(current.to_do), "decision")
+    return f"note[{GO411.code}]: {lines}. Planned again: the same {same}, so it goes on."
 
 
 def moved(reviewed: Plan, current: Plan, in_force: Plan | None) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gridops.base.ids import ProfileName, ReplicaId, short
+from gridops.base.units import counted
 from gridops.controller.core.observe import fresh, unseen_success
 from gridops.controller.core.reconcile import PATIENCE_MS
 from gridops.controller.core.rights import Rights, may_start
@@ -97,5 +98,5 @@ def _tried(attempts: Mapping[tuple[str, ProfileName], Attempt], a: Assignment) -
     for kind in ("warm", "load"):
         tried = attempts.get((kind, a.profile))
         if tried is not None and tried.failures:
-            return f"; {kind} failed {tried.failures} times, last: {tried.code or 'no code'}"
+            return f"; {kind} failed {counted(tried.failures, 'time')}, last: {tried.code or 'no code'}"
     return ""

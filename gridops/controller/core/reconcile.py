@@ -14,6 +14,7 @@ from gridops.base import limits
 from gridops.base.canon import digest
 from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
+from gridops.base.units import counted
 from gridops.controller.core import rows as r
 from gridops.controller.core.learned import RETRIABLE, RETRIES, kind_of, named, tried
 from gridops.controller.core.modes import desired_now
@@ -228,7 +229,7 @@ def _spaced_out(turn: Pass, action: Action, what: str) -> str | None:
     counts = attempt is not None and (attempt.code not in RETRIABLE or attempt.failures >= RETRIES)
     if attempt is not None and counts and now_ms < attempt.wait_until_ms:
         seconds = -(-(attempt.wait_until_ms - now_ms) // 1000)
-        return f"{what} waits {seconds} s: it failed {attempt.failures} times ({attempt.code or 'no code'})"
+        return f"{what} waits {seconds} s: it failed {counted(attempt.failures, 'time')} ({attempt.code or 'no code'})"
     ended, success = book.cooled.get((action.kind, action.replica)), book.successes.get(action.replica)
     if success is not None and success.action.kind == action.kind and tried(success.action) != of:
         return None
@@ -265,21 +266,21 @@ def _over_limit(turn: Pass, action: Action, what: str) -> str | None:
     ]
     # Repair never waits for optional work: only other repair counts before it. What one device does is never shared.
     alone = mends(turn.rights, action)
-    counted = [(h, e) for h, e in going if not alone or e.authority.action_class is ActionClass.REPAIR]
+    going_on = [(h, e) for h, e in going if not alone or e.authority.action_class is ActionClass.REPAIR]
     if errand(action) is None:
         # What was only guessed never makes anything wait that was decided.
-        counted = [(h, e) for h, e in counted if errand(e.body.action) is None]
-    in_scope = sum(1 for _, e in counted if e.body.scope == turn.rights.scope)
+        going_on = [(h, e) for h, e in going_on if errand(e.body.action) is None]
+    in_scope = sum(1 for _, e in going_on if e.body.scope == turn.rights.scope)
     if in_scope >= turn.limits.concurrent:
         return f"{what} waits: {in_scope} of {turn.limits.concurrent} commands are under way"
     if isinstance(action, Load):
-        here = sum(1 for host, e in counted if host == action.host and isinstance(e.body.action, Load))
+        here = sum(1 for host, e in going_on if host == action.host and isinstance(e.body.action, Load))
         if here >= turn.limits.transfers_per_host:
-            return f"{what} waits: {here} transfers to the host are under way"
+            return f"{what} waits: {counted(here, 'transfer')} to the host {'is' if here == 1 else 'are'} under way"
         identity = _artifact(action)
-        same = sum(1 for _, e in counted if isinstance(e.body.action, Load) and _artifact(e.body.action) == identity)
+        same = sum(1 for _, e in going_on if isinstance(e.body.action, Load) and _artifact(e.body.action) == identity)
         if same >= turn.limits.loads_per_artifact:
-            return f"{what} waits: {same} hosts are fetching the same artifact"
+            return f"{what} waits: {counted(same, 'host')} {'is' if same == 1 else 'are'} fetching the same artifact"
         return None
     mine = devices_of(action, turn.report(action.host))
     busy = sum(
