@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from gridops.base.ids import HostId, ReplicaId
+from gridops.base.record import with_one
 from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind
 from gridops.model.policy import ActionClass
 from gridops.planner.capacity import admits
@@ -36,7 +37,7 @@ def tie(draft: Draft, targets: Targets, decisions: Sequence[Decision]) -> tuple[
     numbers: dict[int, int] = {}
     sets = [numbers.setdefault(knots.root(n), len(numbers) + 1) for n in range(len(decisions))]
     # Most decisions are tied to no other and have their number already: a record is not copied for nothing.
-    return tuple(d if d.change_set == m else replace(d, change_set=m) for d, m in zip(decisions, sets, strict=True))
+    return tuple(d if d.change_set == m else with_one(d, "change_set", m) for d, m in zip(decisions, sets, strict=True))
 
 
 class _Knots:

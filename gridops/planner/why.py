@@ -13,6 +13,7 @@ from dataclasses import replace
 from gridops.base import limits
 from gridops.base.codes import placement as codes
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
+from gridops.base.record import with_one
 from gridops.base.units import counted, render_bytes, render_lack
 from gridops.footprint.need import Need, UnknownNeed, need
 from gridops.model.plan import CodeCount, HostLine, Unplaced
@@ -51,7 +52,7 @@ def unplaced(seats: Seats, left: Sequence[Item]) -> tuple[Unplaced, ...]:
         key = item.profile.name, item.pin
         if key not in known:
             known[key] = in_lines(draft, item) if survey is None else in_counts(draft, item, survey)
-    return tuple(replace(known[i.profile.name, i.pin], replica=i.replica) for i in items)
+    return tuple(with_one(known[i.profile.name, i.pin], "replica", i.replica) for i in items)
 
 
 def homeless(left: Sequence[Item]) -> list[Item]:

@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridops.base import canon
-from gridops.base.record import Malformed, adapter, digest_of, from_bytes, from_data, record, to_bytes, to_data
+from gridops.base.record import (
+    Malformed,
+    adapter,
+    digest_of,
+    from_bytes,
+    from_data,
+    record,
+    to_bytes,
+    to_data,
+    with_one,
+)
 
 
 class Colour(StrEnum):
@@ -59,6 +69,16 @@ carts = st.builds(
     locked=st.booleans(),
     mode=st.sampled_from(["push", "pull"]),
 )
+
+
+@given(carts)
+def test_another_field_makes_the_record_that_replace_makes(cart: Cart) -> None:
+    for field, to in (("name", "d"), ("wheels", ()), ("note", None), ("locked", True)):
+        made = with_one(cart, field, to)
+        assert made == dataclasses.replace(cart, **{field: to})
+        assert to_bytes(made) == to_bytes(dataclasses.replace(cart, **{field: to}))
+    with pytest.raises(TypeError):
+        with_one(cart, "colour", "red")
 
 
 @given(carts)
