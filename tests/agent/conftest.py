@@ -10,6 +10,7 @@ import pytest
 
 from tests.agent.driver import ALLOWED, Driver, build, compiler
 from tests.agent.site import Site
+from tests.agent.story import Story
 from tests.builders.tiny_gguf import Made, Shape, write_tiny_gguf
 
 _LEFT_OUT = pytest.StashKey[int]()
@@ -38,6 +39,12 @@ def make_site(tmp_path: Path, model: Made) -> Iterator[Callable[..., Site]]:
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
     return make_site()
+
+
+@pytest.fixture
+def story() -> Story:
+    """A heart by itself."""
+    return Story()
 
 
 @pytest.fixture(scope="session")

@@ -30,9 +30,9 @@ from gridops_agent.life.left import note_left
 from gridops_agent.overrides import Wish, say
 from gridops_agent.sensors.cards import Card, Cards, Condition
 from gridops_agent.sensors.senses import CardSense
+from tests.agent.desk import Desk, listening
+from tests.agent.service_manager import PROGRAM, ServiceManager, machine
 from tests.agent.site import DAY, HOST, Site, command, receipt, until, wall_ms
-from tests.agent.test_beats import Desk, listening
-from tests.agent.test_install import PROGRAM, ServiceManager, machine
 
 
 @pytest.fixture(scope="module")

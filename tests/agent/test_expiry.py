@@ -19,8 +19,8 @@ from gridops.model.snapshot import ResidencyState
 from gridops.protocol import fresh
 from gridops_agent.clock import SystemClock
 from gridops_agent.shell import Agent
+from tests.agent.callers import asked, client
 from tests.agent.site import DAY, Site, command, hear, held_of, pid_of, receipt, until, wall_ms
-from tests.agent.test_front import asked, client
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from aiohttp import web
 
 from gridops_agent import front_asked
 from gridops_agent.front import Table
+from tests.agent.callers import front_alone, route
 from tests.agent.engine_doubles import listening
 from tests.agent.site import KEYS, Site, free_ports
-from tests.agent.test_front import front_alone, route
 
 WAVE = bytes(range(256)) * 40 + b'\r\nContent-Disposition: form-data; name="model"\r\n\r\nlies\r\n'
 """Audio is any bytes: also some that look like a field."""

@@ -15,8 +15,8 @@ from gridops.base.canon import digest_bytes
 from gridops.base.ids import Digest
 from gridops_agent.front import Table
 from gridops_agent.front_outcomes import UNREACHABLE, Outcomes, is_fault
+from tests.agent.callers import BODY, asked, front_alone, route
 from tests.agent.site import KEYS, Site, free_ports
-from tests.agent.test_front import BODY, asked, front_alone, route
 
 OTHER = Digest(digest_bytes(b"other"))
 

@@ -22,7 +22,7 @@ from gridops_agent.front import Front, Route, Table
 from gridops_agent.keep.ways import Ways
 from tests.agent.engine_doubles import ComfyUi, listening
 from tests.agent.site import KEYS, Site, command, done, free_ports, held_of, receipt, until
-from tests.agent.test_front import BODY, MINE, client, front_alone
+from tests.agent.callers import BODY, MINE, client, front_alone
 from tests.agent.test_services import comfy_start, comfyui, manifest
 
 APIS = {EngineName("comfyui"): "comfyui"}

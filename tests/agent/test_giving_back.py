@@ -35,7 +35,7 @@ from gridops_agent.core.pressure import pressed
 from gridops_agent.core.protection import Verdict
 from gridops_agent.core.report import Readings, inventory
 from tests.agent.lookout import WELL
-from tests.agent.test_heart import DEVICES, GPU, HANDLE, Story
+from tests.agent.story import DEVICES, GPU, HANDLE, Story
 from tests.protocol import build as b
 
 PAUSED = Verdict(HostState.PAUSED, ("owner_active: somebody",), lanes_ppm=0, retry_after_ms=30_000, yields=True)

@@ -14,7 +14,7 @@ from gridops.model.profile import Artifact, ArtifactFile
 from gridops.protocol.messages import Outcome
 from gridops_agent.core.events import Began, Ended, Resumed
 from gridops_agent.core.report import Readings, inventory
-from tests.agent.test_heart import Story
+from tests.agent.story import Story
 from tests.protocol import build as b
 
 LATER = ProfileName("later")

@@ -7,7 +7,7 @@ import os
 import plistlib
 import shutil
 import subprocess
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,62 +16,10 @@ from gridops.base.errors import Failed
 from gridops_agent.cli import lifecycle
 from gridops_agent.config import Config, default_state
 from gridops_agent.life import install as installing
-from gridops_agent.life.install import Machine, Place, Way, install, place, remove, standing
+from gridops_agent.life.install import Place, Way, install, place, remove, standing
 from gridops_agent.service import plist_bytes, unit_text, user_unit_text
+from tests.agent.service_manager import PROGRAM, ServiceManager, machine
 from tests.agent.site import Site
-
-PROGRAM = "/bin/true"
-
-
-@dataclass
-class ServiceManager:
-    """systemctl and launchctl as far as they are used: what is enabled and active is decided by files and calls."""
-
-    calls: list[tuple[str, ...]] = field(default_factory=list)
-    loaded: set[str] = field(default_factory=set)
-    starts: bool = True
-    stops: bool = True
-
-    def __call__(self, argv: tuple[str, ...], patience: float) -> str:
-        self.calls.append(argv)
-        words = tuple(word for word in argv if word != "--user")
-        match words:
-            case ("systemctl", "enable", "--now", name):
-                self.loaded |= {name} if self.starts else set()
-                return f"Created symlink for {name}.\n"
-            case ("systemctl", "disable", "--now", name):
-                self.loaded -= {name} if self.stops else set()
-                return ""
-            case ("systemctl", "is-active", name):
-                return "active\n" if name in self.loaded else "failed\n"
-            case ("systemctl", "is-enabled", name):
-                return "enabled\n" if name in self.loaded else "disabled\n"
-            case ("launchctl", "bootstrap", _, file):
-                self.loaded |= {Path(file).stem} if self.starts else set()
-                return ""
-            case ("launchctl", "bootout", target):
-                self.loaded -= {target.rpartition("/")[2]}
-                return ""
-            case ("launchctl", "print", target):
-                name = target.rpartition("/")[2]
-                return f"{target} = {{\n\tstate = running\n}}" if name in self.loaded else "Could not find service"
-        return ""
-
-
-def machine(tmp_path: Path, manager: ServiceManager, **changes: object) -> Machine:
-    made = Machine(
-        root=True,
-        system="linux",
-        systemd=True,
-        home=tmp_path / "home",
-        user="ana",
-        runtime_dir="/run/user/1000",
-        units=tmp_path / "units",
-        daemons=tmp_path / "daemons",
-        linger=tmp_path / "linger",
-        ask=manager,
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def verified(folder: Path, text: str, *flags: str) -> str:

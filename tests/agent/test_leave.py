@@ -29,10 +29,10 @@ from gridops_agent.life.leave import Wishes, leave, served_elsewhere
 from gridops_agent.life.left import has_left
 from gridops_agent.overrides import stands
 from gridops_agent.stops import Stops
+from tests.agent.callers import lasting
+from tests.agent.desk import Desk, listening
+from tests.agent.service_manager import PROGRAM, ServiceManager, machine
 from tests.agent.site import CLIENT_KEY, DAY, Site, command, receipt, until, wall_ms
-from tests.agent.test_beats import Desk, listening
-from tests.agent.test_front import lasting
-from tests.agent.test_install import PROGRAM, ServiceManager, machine
 
 
 @pytest.fixture(scope="module")

@@ -32,9 +32,9 @@ from gridops_agent.life import sleep as sleeping
 from gridops_agent.life.sleep import Announcements, Habits, Sleep, logind_ears
 from gridops_agent.shell import Agent
 from gridops_agent.supervise import listen
+from tests.agent.desk import Desk, listening
 from tests.agent.site import DAY, Site, command, hear, held_of, pid_of, receipt, until, wall_ms
-from tests.agent.test_beats import Desk, listening
-from tests.agent.test_heart import HANDLE, Story
+from tests.agent.story import HANDLE, Story
 
 HOUR = 3_600_000
 

@@ -10,7 +10,7 @@ from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId
 from gridops_agent.core.weigh import CardLook, GroupLook, Weight, weigh
 from tests.agent.driver import Driver, gpu
-from tests.agent.test_release import AGENT
+from tests.agent.on_cards import AGENT
 
 MIB, GIB = 1 << 20, 1 << 30
 GPU0, GPU1 = DeviceId("gpu0"), DeviceId("gpu1")

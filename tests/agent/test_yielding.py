@@ -21,10 +21,10 @@ from gridops.protocol.messages import GrantMode, Outcome
 from gridops_agent.core.events import Heard
 from gridops_agent.core.report import Readings, inventory
 from gridops_agent.shell import Agent
+from tests.agent.callers import asked, client, lasting
 from tests.agent.origin import Trick, serving
 from tests.agent.shelf import QUICK as IMPATIENT
 from tests.agent.site import Site, command, done, hear, held_of, pid_of, receipt, until
-from tests.agent.test_front import asked, client, lasting
 from tests.agent.test_transfers import HALF, MODEL, arrived, far
 
 QUICK = replace(
