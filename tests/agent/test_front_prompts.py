@@ -20,9 +20,9 @@ from gridops.protocol.messages import GatewayKey, Outcome
 from gridops_agent.core.protection import Verdict
 from gridops_agent.front import Front, Route, Table
 from gridops_agent.keep.ways import Ways
+from tests.agent.callers import BODY, MINE, client, front_alone
 from tests.agent.engine_doubles import ComfyUi, listening
 from tests.agent.site import KEYS, Site, command, done, free_ports, held_of, receipt, until
-from tests.agent.callers import BODY, MINE, client, front_alone
 from tests.agent.test_services import comfy_start, comfyui, manifest
 
 APIS = {EngineName("comfyui"): "comfyui"}
