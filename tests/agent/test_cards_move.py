@@ -6,7 +6,7 @@ A real agent with the real NVML code and a driver library of the tests, in a pro
 from __future__ import annotations
 
 from tests.agent.driver import Driver, gpu
-from tests.agent.test_release import AGENT
+from tests.agent.on_cards import AGENT
 
 HEAT = """
 from dataclasses import replace

@@ -19,8 +19,8 @@ from gridops.model.snapshot import HostState
 from gridops_agent.core.protection import Verdict
 from gridops_agent.front import Front
 from gridops_agent.front_table import Table
+from tests.agent.callers import BODY, asked, front_alone, route
 from tests.agent.site import CLIENT_KEY, KEYS, Site, until
-from tests.agent.test_front import BODY, asked, front_alone, route
 
 LANES, SHARE = 8, 750_000
 MOST = LANES * SHARE // 1_000_000
