@@ -97,6 +97,12 @@ ROOMS = (
         ("controller",),
         "The durable loop: observe, plan, propose, apply; and its HTTPS listener.",
     ),
+    Room(
+        "gridops.lab",
+        "world",
+        ("lab",),
+        "Whole fleets in one thread under a virtual clock: the real cores, every fault from one seed.",
+    ),
     Room("gridops.cli", "main", ("cli",), "One module per command; reads, prints and asks, decides nothing."),
     Room("gridops_agent", "core", ("agent",), "The host: its own rules, engines by proof of identity, ledger, front."),
 )

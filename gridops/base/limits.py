@@ -53,8 +53,11 @@ RECEIPTS_OWED = 500
 """A host with more unacknowledged receipts accepts nothing new: below DECIDED_KEPT, so that none is ever dropped."""
 SETTLED_KEPT = 64
 BOOTS_KEPT = 8
-STRAGGLERS = 16
-"""Two heartbeats out of turn whose numbers are this close come from a second living agent, not from the network."""
+BEATS_KEPT = 32
+"""Heartbeats of one run that are told from others with the same number: five minutes at the usual pace."""
+STRAYS_PROVE = 6
+"""So many heartbeats out of turn that go on from each other are a second living agent: no network keeps so many of
+one that waits ten seconds for each answer."""
 CLOCK_DISAGREE_MS = 86_400_000
 PROTECTION_GAP_MS = 15_000
 """A host that has not looked at itself for so long has seen nothing last. Half: a busy machine forgets what it began to

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,7 @@ from gridops.trust.operator import OperatorRequest, open_operator
 
 log = logging.getLogger("gridops.plan")
 
+Aside = Callable[..., Awaitable[Any]]
 UNSAFE = "unsafe_plan"
 REPLANS = 3
 """So often a plan for an apply is made again because a commit came meanwhile; a person may ask again."""
@@ -47,12 +48,19 @@ REPLANS = 3
 class Planning:
     """Everything that needs the planner."""
 
-    def __init__(self, controller: Controller, place: Callable[[], Place]) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        place: Callable[[], Place],
+        aside: Callable[..., Awaitable[Any]] = asyncio.to_thread,
+    ) -> None:
+        """`aside` runs what takes long (the planner, the checker, git) without holding up the loop."""
         self.controller = controller
         self.durations: dict[str, Histogram] = {}
         self._recalls: dict[str, Recall] = {}
         """What the last plan of each scope left for the next one."""
         self._place = place
+        self._aside = aside
         self._lock = asyncio.Lock()
 
     async def consider(self, scope: ScopeName) -> bool:
@@ -121,7 +129,8 @@ class Planning:
                 return None
             return read_plan(found.yaml, found.envelope, keys, file=branch.plan_file(at)), found.approvals
 
-        return await asyncio.to_thread(read)
+        found: tuple[Plan, tuple[str, ...]] | None = await self._aside(read)
+        return found
 
     async def _apply(self, request: OperatorRequest) -> dict[str, Any]:
         if request.plan is None:
@@ -243,9 +252,9 @@ class Planning:
         started = time.monotonic()
         # Taken out while it is in use: a plan that is given up goes on in its thread.
         recall = self._recalls.pop(question.scope, None) or Recall()
-        plan = await asyncio.to_thread(make_plan, question, recall)
+        plan: Plan = await self._aside(make_plan, question, recall)
         self._recalls[question.scope] = recall
-        notes = await asyncio.to_thread(check, plan, question)
+        notes: tuple[str, ...] = await self._aside(check, plan, question)
         self.durations.setdefault(question.scope, Histogram()).observe(time.monotonic() - started)
         return plan if self._clean(question, plan, notes) else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,6 +45,7 @@ from gridops.model.intent import Desired
 from gridops.planner.budgets import zones_named
 from gridops.protocol.messages import Beat, JoinReply, JoinRequest
 from gridops.protocol.open import open_heartbeat, open_receipt, sealed_bytes
+from gridops.store.face import Right
 from gridops.trust.envelope import open_envelope, seal
 from gridops.trust.keys import PublicKey, parse_key
 from gridops.trust.root import RootChain
@@ -57,6 +59,8 @@ class Opening:
     roots: tuple[str, ...]
     """Root documents at the watched branch's head, root 1 first."""
     clock: Clock
+    authority: Callable[[Path, int], tuple[Right, str | None]] = open_authority
+    """Opens what keeps its rows, under a term of this epoch; with the reason when a damaged one was set aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class Controller:
         self.events = EventRing()
         self.counters = Counters()
         self.faults = Faults(self.dir.path)
-        authority, damage = open_authority(self.dir.path, chain.root.controller_epoch)
+        authority, damage = opening.authority(self.dir.path, chain.root.controller_epoch)
         self.writer = Writer(authority, self._watch)
         self.outcomes: dict[ScopeName, Outcome] = {}
         self.progress: dict[PlanId, tuple[Progress, ...]] = {}

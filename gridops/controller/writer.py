@@ -20,6 +20,7 @@ from gridops.controller.core.state import State
 from gridops.protocol.messages import Term
 from gridops.store.authority import Authority
 from gridops.store.errors import Damaged, TooLarge
+from gridops.store.face import Right
 from gridops.store.journal import Entry, Saved
 from gridops.store.journal import Row as Journalled
 
@@ -49,7 +50,7 @@ class Stuck(Lost):
 class Writer:
     """Holds the write authority, the journal and the state that is its fold."""
 
-    def __init__(self, authority: Authority, watcher: Watcher | None = None) -> None:
+    def __init__(self, authority: Right, watcher: Watcher | None = None) -> None:
         self.state = State()
         self._authority = authority
         self._watcher = watcher
@@ -190,7 +191,7 @@ def _cannot(kind: str, fault: Exception) -> str:
     return f"a `{kind}` cannot be taken in ({type(fault).__name__}: {fault})"
 
 
-def open_authority(directory: Path, epoch: int) -> tuple[Authority, str | None]:
+def open_authority(directory: Path, epoch: int) -> tuple[Right, str | None]:
     """The write authority of a state folder; with the reason when a damaged journal was set aside on the way."""
     try:
         return Authority.open(directory, epoch), None

@@ -125,11 +125,31 @@ def _clock_agrees(told_ms: int, wall_ms: int, floor_ms: int) -> None:
 
 @record
 class Run:
-    """The newest heartbeat seen of one run of an agent."""
+    """What was heard of one run of an agent."""
 
     boot: str
     hseq: int
-    digest: Digest
+    """The newest."""
+    recent: tuple[tuple[int, Digest], ...] = ()
+    """Numbers and digests of its latest heartbeats, by number."""
+
+    def said(self, hseq: int) -> Digest | None:
+        """What it said under a number; None when that is not remembered."""
+        return next((digest for n, digest in self.recent if n == hseq), None)
+
+    def with_(self, hseq: int, digest: Digest) -> Run:
+        """The run with one more heartbeat."""
+        recent = tuple(sorted((*self.recent, (hseq, digest))))[-limits.BEATS_KEPT :]
+        return Run(boot=self.boot, hseq=max(self.hseq, hseq), recent=recent)
+
+
+@record
+class Strays:
+    """Heartbeats out of turn of one run, each numbered one higher than the one before."""
+
+    boot: str
+    hseq: int
+    count: int = 1
 
 
 @record
@@ -139,7 +159,7 @@ class Pulse:
     host: HostId
     runs: tuple[Run, ...] = ()
     """The current run last; older ones before it, bounded."""
-    straggler: Run | None = None
+    strays: Strays | None = None
     heard_ms: int = 0
     """The latest of our own words that the host has repeated: what repeats an earlier one is older."""
 
@@ -157,28 +177,36 @@ def is_of_now(heartbeat: Heartbeat, term: Term, *, first: bool) -> bool:
 def beat(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
     """Judge a verified heartbeat: the new pulse and whether it is news, or the alarm `cloned_host`.
 
-    A new `boot` is a restart. One late or repeated heartbeat is the network's fault and ignored; a second one that
-    goes on from it, or the same number with other contents, can only be a second living agent.
+    A new `boot` is a restart. What is late or repeated is the network's fault and ignored: it can keep what one agent
+    said, but an agent says each number once and waits for an answer before it says the next. So the same number with
+    other contents can only be a second living agent, and so can several out of turn that go on from each other.
     """
-    run = Run(boot=heartbeat.boot, hseq=heartbeat.hseq, digest=digest_of(heartbeat))
-    current = pulse.runs[-1] if pulse.runs else None
-    known = next((r for r in pulse.runs if r.boot == run.boot), None)
+    digest = digest_of(heartbeat)
+    known = next((r for r in pulse.runs if r.boot == heartbeat.boot), None)
     # Zero claims nothing: the first word of a new or damaged ledger is never taken for an old one.
     late = 0 < heartbeat.heard_ms < pulse.heard_ms
+    heard_ms = max(heartbeat.heard_ms, pulse.heard_ms)
     if known is None:
         if late:
             return pulse, False
-        heard_ms = max(heartbeat.heard_ms, pulse.heard_ms)
+        run = Run(boot=heartbeat.boot, hseq=heartbeat.hseq).with_(heartbeat.hseq, digest)
         return replace(pulse, runs=(*pulse.runs, run)[-limits.BOOTS_KEPT :], heard_ms=heard_ms), True
-    if run == known:
-        return pulse, False
-    if run.hseq == known.hseq:
-        return alarm(CLONED_HOST, pulse.host, f"two different heartbeats {run.hseq} of run {run.boot}")
-    if known is current and run.hseq > known.hseq:
-        return replace(pulse, runs=(*pulse.runs[:-1], run), heard_ms=max(heartbeat.heard_ms, pulse.heard_ms)), not late
-    before = pulse.straggler
-    if before is not None and before.boot == run.boot and 0 < run.hseq - before.hseq <= limits.STRAGGLERS:
-        newest = current.hseq if current else 0
-        detail = f"run {run.boot} goes on with heartbeat {run.hseq} beside run {current and current.boot} at {newest}"
-        return alarm(CLONED_HOST, pulse.host, detail)
-    return replace(pulse, straggler=run), False
+    before = known.said(heartbeat.hseq)
+    if before is not None:
+        if before == digest:
+            return pulse, False
+        return alarm(CLONED_HOST, pulse.host, f"two different heartbeats {heartbeat.hseq} of run {known.boot}")
+    runs = tuple(r.with_(heartbeat.hseq, digest) if r is known else r for r in pulse.runs)
+    if known is pulse.runs[-1] and heartbeat.hseq > known.hseq:
+        return replace(pulse, runs=runs, heard_ms=heard_ms), not late
+    return _out_of_turn(replace(pulse, runs=runs), heartbeat)
+
+
+def _out_of_turn(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
+    strays, current = pulse.strays, pulse.runs[-1]
+    goes_on = strays is not None and (strays.boot, strays.hseq + 1) == (heartbeat.boot, heartbeat.hseq)
+    count = strays.count + 1 if strays is not None and goes_on else 1
+    if count >= limits.STRAYS_PROVE:
+        detail = f"run {heartbeat.boot} goes on with heartbeat {heartbeat.hseq} beside run {current.boot}"
+        return alarm(CLONED_HOST, pulse.host, f"{detail} at {current.hseq}")
+    return replace(pulse, strays=Strays(boot=heartbeat.boot, hseq=heartbeat.hseq, count=count)), False

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gridops.base.codes.host import WORK_IN_FLIGHT
 from gridops.base.ids import Digest
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
@@ -55,6 +56,9 @@ async def life(site: Site) -> str:
             drained = await done(agent, site, site.drain(body))
             assert drained.outcome is Outcome.SUCCEEDED, drained
             gone = await done(agent, site, site.unload(body))
+            if gone.code == WORK_IN_FLIGHT.code:
+                # The signal was on its way: for a moment it lived and said nothing. Its controller asks again.
+                gone = await done(agent, site, site.unload(body))
             assert gone.outcome is Outcome.SUCCEEDED, gone
         assert agent.memory.host.held == {}
         assert site.processes() == []

@@ -10,6 +10,7 @@ import pytest
 from gridops.base import limits
 from gridops.base.errors import Refusal
 from gridops.base.ids import HostId
+from gridops.base.limits import STRAYS_PROVE
 from gridops.base.record import to_bytes
 from gridops.controller import views
 from gridops.controller.endpoints import ROUTES
@@ -174,7 +175,7 @@ def test_a_replayed_heartbeat_is_ignored_and_two_agents_with_one_key_are_stopped
         desk.controller.beat(old)
     assert no.value.code == "replayed"
     twin = agent.twin("boot-2")
-    for _ in range(4):
+    for _ in range(STRAYS_PROVE + 1):
         desk.clock.pass_by(1_000)
         for one in (twin, agent):
             try:
@@ -331,7 +332,7 @@ def test_a_new_key_clears_what_stopped_the_old_one(desk: Desk) -> None:
     agent = desk.fleet.agents["alpha"]
     desk.beat()
     twin = agent.twin("boot-2")
-    for _ in range(4):
+    for _ in range(STRAYS_PROVE + 1):
         for one in (twin, agent):
             desk.clock.pass_by(500)
             try:

@@ -165,13 +165,33 @@ HISTORIES: dict[str, tuple[list[Heartbeat], list[bool | str]]] = {
     ),
     "a new ledger claims nothing": ([said("a", 1, heard_ms=5), said("b", 1)], [True, True]),
     "a clone with its own run": (
-        [said("a", 7), said("b", 1), said("a", 8), said("b", 2), said("a", 9)],
-        [True, True, False, True, "cloned_host"],
+        [said("a", 7), said("b", 1), *(said(run, n + 7 * (run == "a")) for n in range(2, 8) for run in "ab")],
+        [True, True, *(False, True) * 5, "cloned_host", True],
+    ),
+    "some of before a restart are late": (
+        [said("a", 7), said("b", 1), said("a", 8), said("b", 2), said("a", 9), said("a", 10)],
+        [True, True, False, True, False, False],
+    ),
+    "some of the same run are late, in any order, and one comes twice": (
+        [*(said("a", n) for n in (16, 21, 18, 19, 17, 18, 22))],
+        [True, True, False, False, False, False, True],
+    ),
+    "now and then one is late, for ever": (
+        [*(said("a", n + late) for n in range(1, 60, 3) for late in (1, 0, 2))],
+        [True, False, True] * 20,
+    ),
+    "old ones that were lost come again as a thief likes": (
+        [said("a", 90), *(said("a", n) for n in (20, 30, 31, 40, 41, 42, 50, 51, 60))],
+        [True, *(False,) * 9],
     ),
     "a clone of a running machine": ([said("a", 7), said("a", 7, "other")], [True, "cloned_host"]),
-    "a clone from an older image": (
-        [said("a", 7), said("a", 50), said("a", 20), said("a", 51), said("a", 21)],
-        [True, True, False, True, "cloned_host"],
+    "a clone from an image of a moment ago": (
+        [*(said("a", n) for n in (7, 8, 9, 10)), said("a", 8, "other")],
+        [True, True, True, True, "cloned_host"],
+    ),
+    "a clone from an old image": (
+        [*(said("a", n) for n in (7, 50)), *(said("a", n) for n in range(20, 26))],
+        [True, True, *(False,) * 5, "cloned_host"],
     ),
 }
 

@@ -1,0 +1,259 @@
+"""The controller of the lab: the real one, on a model of a disk; it crashes while it writes, and sleeps and wakes.
+
+`gridops.controller.shell` does the same with sockets, git and threads. After a crash another one begins on what the
+disk holds; what was only asleep wakes up beside its successor and must find that it may write no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from gridops.base.errors import Bug, Failed, Refusal
+from gridops.base.ids import HostId, ScopeName
+from gridops.base.record import from_bytes
+from gridops.controller.core import rows as r
+from gridops.controller.core.intend import Found
+from gridops.controller.planning import Planning
+from gridops.controller.project import Place
+from gridops.controller.service import Controller, Opening
+from gridops.controller.statedir import StateDir
+from gridops.controller.writer import Lost, Stuck
+from gridops.files.projection import PlanBranch
+from gridops.lab.agenda import Agenda, MachineClock
+from gridops.lab.broken import Broken
+from gridops.lab.dice import Dice
+from gridops.lab.disk import Authority, Crashed, Journal, Platter
+from gridops.lab.options import Options
+from gridops.lab.trace import Trace
+from gridops.protocol.messages import Beat, GatewayKey
+from gridops.store.face import Right
+from gridops.trust.keys import MachineSigner
+
+T = TypeVar("T")
+SCOPE = ScopeName("default")
+PASS_MS = 2_000
+SOON_MS = 100
+TURNS = 6
+"""So often a pass plans again because something followed from the last plan."""
+AWAY_MS = (1_000, 15_000)
+ASLEEP_MS = (5_000, 60_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys(StateDir):
+    """A state folder that holds nothing but keys, and holds them in memory."""
+
+    machine: MachineSigner
+
+    def signer(self) -> MachineSigner:
+        return self.machine
+
+    def gateway_keys(self) -> tuple[GatewayKey, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the controller shares with the world."""
+
+    agenda: Agenda
+    trace: Trace
+    options: Options
+    root: str
+    machine: MachineSigner
+    down: Callable[[HostId, str], None]
+    """Takes a directive to a host."""
+    tip: Callable[[], Found]
+    """The newest commit."""
+
+
+class Head:
+    """Whoever is the controller now, and whoever believes to be."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self.around = around
+        self.platter = Platter()
+        self.clock = MachineClock(around.agenda)
+        self.current: Controller | None = None
+        self.planning: Planning | None = None
+        self.asleep: list[Controller] = []
+        self.kind = False
+        self._dice = Dice(around.options.seed, "controller")
+        self._soon = False
+        self._read: object = None
+        self.begin()
+        self._tick()
+
+    # --- coming and going -------------------------------------------------------------------------------------------
+
+    def begin(self, *, look: bool = True) -> None:
+        """A controller starts on what the disk holds, and reads the newest commit."""
+        if self.current is not None:
+            return
+
+        def authority(_: Path, epoch: int) -> tuple[Right, str | None]:
+            return Authority(Journal(self.platter, self._fate), epoch), None
+
+        around = self.around
+        keys = Keys(Path("/lab"), around.machine)
+        try:
+            controller = Controller(Opening(keys, (around.root,), self.clock, authority))
+        except Crashed as crash:
+            self._gone(crash)
+            return
+        self.current = controller
+        self.planning = Planning(controller, _no_git, _at_once)
+        self._read = None
+        around.trace.add("controller", f"begins with term {controller.writer.term.counter}")
+        if look:
+            self.guarded(controller, self._look)
+
+    def again(self) -> Controller:
+        """The controller is gone and another begins, with nothing but the disk. Raises Broken when none does."""
+        self.current = self.planning = None
+        self.begin(look=False)
+        begun: Controller | None = self.current
+        if begun is None:
+            raise Broken("S11", "no controller begins on this disk")
+        return begun
+
+    def _fate(self) -> bool | None:
+        options = self.around.options
+        if self.kind or not self._dice.happens(options.controller_crash_ppm):
+            return None
+        if self._dice.happens(options.zombie_ppm):
+            self.around.agenda.after(0, self._sleep)
+            return None
+        return self._dice.happens(500_000)
+
+    def _sleep(self) -> None:
+        if self.current is None:
+            return
+        self.around.trace.add("controller", "falls asleep")
+        self.asleep.append(self.current)
+        self.current = self.planning = None
+        self.around.agenda.after(self._dice.between(*AWAY_MS), self.begin)
+        sleeper = self.asleep[-1]
+        self.around.agenda.after(self._dice.between(*ASLEEP_MS), lambda: self._wake(sleeper))
+
+    def _wake(self, sleeper: Controller) -> None:
+        """It goes on as if nothing had been, and must find at its first write that another has taken over."""
+        self.around.trace.add("controller", f"term {sleeper.writer.term.counter} wakes up")
+        self.asleep.remove(sleeper)
+        succeeded = self.platter.term != sleeper.writer.term
+        try:
+            sleeper.commit((r.Started(version="awake again"),), sleeper.now())
+        except Lost:
+            self.around.trace.saw("a woken controller found that it may write no more")
+            return
+        except Crashed as crash:
+            if not succeeded:
+                self._gone(crash)
+            return
+        if succeeded:
+            raise Broken("S5", "a controller wrote beside its successor")
+        if self.current is None:
+            self.current, self.planning = sleeper, Planning(sleeper, _no_git, _at_once)
+
+    def _gone(self, why: Exception) -> None:
+        self.around.trace.add("controller", f"is gone: {why}")
+        self.around.trace.saw("controller crash")
+        self.current = self.planning = None
+        self.around.agenda.after(0 if self.kind else self._dice.between(*AWAY_MS), self.begin)
+
+    def guarded(self, controller: Controller, do: Callable[[], T]) -> T | None:
+        """Do something on a controller; None when it was its last."""
+        try:
+            return do()
+        except (Crashed, Lost) as error:
+            if isinstance(error, Stuck):
+                raise
+            if controller is self.current:
+                self._gone(error)
+            return None
+
+    # --- work -------------------------------------------------------------------------------------------------------
+
+    def receive(self, host: HostId, text: str) -> None:
+        """A beat came up the wire."""
+        controller = self.current
+        if controller is None:
+            return
+        try:
+            answered = self.guarded(controller, lambda: controller.beat(from_bytes(Beat, text.encode())))
+        except Refusal as refusal:
+            self.around.trace.add("controller", f"refuses a beat of {host}: {refusal.code}")
+            self.around.trace.saw(refusal.code)
+            return
+        if answered is None:
+            return
+        self.around.down(host, answered.directive)
+        if answered.news and not self._soon:
+            self._soon = True
+            self.around.agenda.after(SOON_MS, self._pass)
+
+    def _tick(self) -> None:
+        self._pass()
+        self.around.agenda.after(PASS_MS, self._tick)
+
+    def _pass(self) -> None:
+        self._soon = False
+        controller, planning = self.current, self.planning
+        if controller is None or planning is None:
+            return
+
+        def work() -> None:
+            self._look()
+            for _ in range(TURNS):
+                if not drive(planning.consider(SCOPE)):
+                    break
+            controller.reconcile(SCOPE)
+
+        self.guarded(controller, work)
+
+    def _look(self) -> None:
+        tip = self.around.tip()
+        if tip.commit != self._read and self.current is not None:
+            self.current.found(tip)
+            self._read = tip.commit
+
+
+async def _at_once(work: Callable[..., Any], *given: Any) -> Any:
+    return work(*given)
+
+
+def _no_git() -> Place:
+    return _NoGit()
+
+
+class _NoGit(Place):
+    """There is no repository: what is written to git is no part of what is proved here."""
+
+    def __init__(self) -> None:
+        """Nothing to hold."""
+
+    def branch(self) -> PlanBranch:
+        return _NoBranch()
+
+
+class _NoBranch(PlanBranch):
+    """No plan was ever written to it."""
+
+    def __init__(self) -> None:
+        """Nothing to hold."""
+
+    def find(self, wanted: str, scope: ScopeName | None = None) -> NoReturn:
+        raise Failed("there is no git in the lab")
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never really waits."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    raise Bug("something in the lab waits for a real event loop")

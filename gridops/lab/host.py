@@ -1,0 +1,302 @@
+"""One host of the lab: the real heart, fence, session and heartbeat around a model of its disk and its processes.
+
+It does what `gridops_agent.beats`, `memory` and `shell` do with sockets and files: tell the heart, keep what it
+answers before anything follows, talk to the controller, and begin anew on what its ledger kept. What commands do is
+in `work`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+
+from gridops.base.errors import Refusal
+from gridops.base.ids import DeviceId, Digest, EngineName, HostId
+from gridops.base.record import to_bytes
+from gridops.lab.agenda import Agenda, MachineClock
+from gridops.lab.dice import Dice
+from gridops.lab.disk import Crashed, Ledger
+from gridops.lab.lines import Lines
+from gridops.lab.net import Net
+from gridops.lab.options import Options
+from gridops.lab.procs import Processes
+from gridops.lab.trace import Trace
+from gridops.lab.work import Work
+from gridops.model.fleet import DeviceKind, Runtime
+from gridops.model.snapshot import DeviceReport
+from gridops.protocol import fresh, receipts
+from gridops.protocol.fence import new_fence
+from gridops.protocol.messages import Beat, Directive
+from gridops.protocol.open import open_directive
+from gridops.trust.envelope import seal
+from gridops.trust.keys import MachineSigner
+from gridops.trust.root import RootChain, genesis
+from gridops_agent.core.events import (
+    Act,
+    AwaitListed,
+    BeatSoon,
+    CancelTransfer,
+    Effect,
+    Enqueue,
+    Event,
+    Found,
+    Heard,
+    Measured,
+    Resumed,
+    RootsCame,
+    StartAgain,
+    Warn,
+)
+from gridops_agent.core.heart import step
+from gridops_agent.core.protection import Verdict
+from gridops_agent.core.report import Readings, heartbeat
+from gridops_agent.core.state import Host
+
+MIB = 1 << 20
+CPU0 = DeviceId("cpu0")
+WAIT_MS = 10_000
+"""So long an answer is waited for."""
+RETRY_MS = (1_000, 31_000)
+GAP_MS = 500
+WATCH_MS = 500
+AWAY_MS = (500, 20_000)
+BOOT_MS = (10_000, 60_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a host shares with the world."""
+
+    agenda: Agenda
+    net: Net
+    trace: Trace
+    options: Options
+    root: str
+    up: Callable[[HostId, str], None]
+    """Takes a beat to the controller."""
+    watched: Callable[[LabHost], None]
+    """Looks at the host after everything it remembered, or started."""
+
+
+class LabHost:
+    """One machine with its agent."""
+
+    def __init__(self, name: HostId, around: Surroundings) -> None:
+        seed, options = around.options.seed, around.options
+        self.name = name
+        self.around = around
+        self.dice = Dice(seed, f"host {name}")
+        self.signer = signer_of(name)
+        self.clock = MachineClock(around.agenda)
+        self.processes = Processes(around.agenda, options, Dice(seed, f"processes {name}"))
+        self.cached: set[Digest] = set()
+        self.ledger = Ledger(
+            newborn(name, self.signer, genesis(around.root), around.root),
+            Dice(seed, f"ledger {name}"),
+            options.agent_crash_ppm,
+        )
+        self.life = 0
+        """Counts the runs of the agent; what an earlier run had under way is gone."""
+        self.up = False
+        self.host = self.ledger.kept
+        self.lines = Lines()
+        self.work = Work(self)
+        self._turn = 0
+        self._failures = 0
+        self._waiting = self._news = False
+        self._guarded(self._begin)
+
+    # --- memory -----------------------------------------------------------------------------------------------------
+
+    def now(self) -> int:
+        """Controller time as this host knows it."""
+        clock = self.clock
+        return fresh.controller_ms(self.session, wall_ms=clock.wall_ms(), mono_ms=clock.monotonic_ms())
+
+    def tell(self, event: Event) -> bool:
+        """Let the heart decide, keep it, then do it; whether the effect that asked may go on. Raises Crashed."""
+        done = step(self.host, event, self.now())
+        if done.host is not self.host:
+            self.ledger.write(done.host)
+            self.host = done.host
+        self.around.watched(self)
+        for effect in done.effects:
+            self._carry_out(effect)
+        return any(isinstance(effect, Act) for effect in done.effects)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Enqueue(body=body):
+                self.run(self.work.command(body))
+            case StartAgain(body=body):
+                self.around.trace.saw("kept alive")
+                self.run(self.work.again(body, self.work.start))
+            case AwaitListed(body=body):
+                self.run(self.work.again(body, self.work.go_on))
+            case CancelTransfer(body=body):
+                self.work.cancelled.add(body)
+            case Warn(code=code, text=text):
+                self.say(f"warns {code}: {text}")
+                self.around.trace.saw(code)
+            case BeatSoon():
+                self._beat_soon()
+            case Act():
+                pass
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def run(self, work: Generator[int, None, None]) -> None:
+        """Do work that waits: each value it yields is a pause in milliseconds. It dies with this run of the agent."""
+        life = self.life
+
+        def go_on() -> None:
+            if life != self.life:
+                return
+            pause_ms = next(work, None)
+            if pause_ms is not None:
+                self.around.agenda.after(pause_ms, lambda: self._guarded(go_on))
+
+        self.around.agenda.after(0, lambda: self._guarded(go_on))
+
+    def _guarded(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except Crashed as crash:
+            self.say(f"crashes, the ledger was {crash}")
+            self.around.trace.saw("agent crash")
+            self.down(self.dice.between(*AWAY_MS))
+
+    def down(self, for_ms: int) -> None:
+        """The agent is gone; it comes back on what its ledger kept."""
+        self.up = False
+        self.life += 1
+        life = self.life
+        self.around.agenda.after(for_ms, lambda: self._guarded(self._begin) if life == self.life else None)
+
+    def reboot(self) -> None:
+        """The whole machine goes down and comes back without a process."""
+        self.say("reboots")
+        self.processes.reboot()
+        self.down(self.dice.between(*BOOT_MS))
+
+    def _begin(self) -> None:
+        self.up = True
+        self.lines, self.work = Lines(), Work(self)
+        self._waiting = self._news = False
+        kept = self.ledger.kept
+        if kept.commands:
+            self.around.trace.saw("open intent at a start")
+        self.host = replace(kept, boot=self.dice.token(), measured=(), verdict=Verdict())
+        word, fence = kept.last_word, kept.fence
+        self.session = fresh.begin(fence.fleet, self.name, self.host.boot, floor_ms=word.floor_ms, epoch=word.epoch)
+        total = self.around.options.host_mib * MIB
+        self.tell(Measured((DeviceReport(id=CPU0, kind=DeviceKind.CPU, total_bytes=total, generation=0),)))
+        self.tell(Resumed({body: self._look_for(body) for body in self.host.held}))
+        self.run(self._watch())
+        self._talk_in(self.dice.between(0, 1_000))
+
+    def _look_for(self, body: Digest) -> Found:
+        held = self.host.held[body]
+        process = self.processes.of(body)
+        if process is None or (held.handle is None and held.port is None):
+            return Found(gone=True)
+        known = held.handle is not None and held.handle.pid == process.pid
+        handle = held.handle if known else self.work.handle(process, held.port or 0)
+        return Found(gone=False, handle=handle)
+
+    def _watch(self) -> Generator[int, None, None]:
+        while True:
+            yield WATCH_MS
+            self.work.look()
+
+    # --- talk -------------------------------------------------------------------------------------------------------
+
+    def _beat_soon(self) -> None:
+        if self._waiting:
+            self._news = True
+        elif self._failures == 0:
+            self._talk_in(GAP_MS)
+
+    def _talk_in(self, delay_ms: int) -> None:
+        self._turn += 1
+        turn, life = self._turn, self.life
+
+        def talk() -> None:
+            if turn == self._turn and life == self.life:
+                self._guarded(self._beat)
+
+        self.around.agenda.after(delay_ms, talk)
+
+    def _beat(self) -> None:
+        if self._waiting:  # nobody answered the last one
+            self._failures += 1
+        nonce = self.dice.token()
+        self.session = fresh.ask(self.session, nonce, self.clock.monotonic_ms())
+        word = heartbeat(self.host, self.session, nonce, self.now(), "lab", self._readings())
+        said = Beat(
+            heartbeat=seal("heartbeat", to_bytes(word), self.signer),
+            receipts=tuple(seal("receipt", to_bytes(r), self.signer) for r in receipts.owed(self.host.receipts)),
+        )
+        self._waiting = True
+        self.around.net.send(self.name, True, to_bytes(said).decode(), lambda text: self.around.up(self.name, text))
+        self._talk_in(WAIT_MS + min(RETRY_MS[1], RETRY_MS[0] << min(self._failures, 5)))
+
+    def hear(self, envelope: str) -> None:
+        """Something came down the wire."""
+        if self.up:
+            self._guarded(lambda: self._hear(envelope))
+
+    def _hear(self, envelope: str) -> None:
+        try:
+            directive = self._opened(envelope)
+        except Refusal as refusal:
+            self.say(f"refuses a directive: {refusal.code}")
+            self.around.trace.saw(refusal.code)
+            return
+        self._waiting, self._failures = False, 0
+        self.tell(Heard(directive, floor_ms=self.session.floor_ms, epoch=self.session.epoch))
+        news, self._news = self._news, False
+        self._talk_in(GAP_MS if news else max(100, directive.next_poll_ms))
+
+    def _opened(self, envelope: str) -> Directive:
+        directive = open_directive(envelope, self.host.chain.keys("controller"))
+        new = tuple(text for text in directive.roots if text not in self.host.roots)
+        if new:
+            self.tell(RootsCame(new))
+        self.session = fresh.hear(
+            self.session,
+            directive,
+            epoch=self.host.chain.root.controller_epoch,
+            wall_ms=self.clock.wall_ms(),
+            mono_ms=self.clock.monotonic_ms(),
+        )
+        return directive
+
+    def _readings(self) -> Readings:
+        return Readings(
+            runtimes=(Runtime(engine=EngineName("llama.cpp"), backend="cpu"),),
+            cached=tuple(sorted(self.cached)),
+            disk_free_bytes=100 << 30,
+            endpoint=f"https://{self.name}.example:8443",
+            front_cert="0" * 64,
+        )
+
+    def say(self, what: str) -> None:
+        self.around.trace.add(self.name, what)
+
+
+def signer_of(name: HostId) -> MachineSigner:
+    """The key of a host; the same in every run."""
+    return MachineSigner.from_seed(name.encode().ljust(32, b"."))
+
+
+def newborn(name: HostId, signer: MachineSigner, chain: RootChain, root: str) -> Host:
+    """A host that has just joined and knows nothing but the root."""
+    key = signer.public.text
+    return Host(
+        boot="",
+        chain=chain,
+        roots=(root,),
+        fence=new_fence(chain.fleet, name, key),
+        receipts=receipts.new_receipts(chain.fleet, name, key),
+    )

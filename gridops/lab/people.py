@@ -1,0 +1,222 @@
+"""The people of a lab's fleet: they commit, review, approve, reject, freeze, and change their minds at bad moments.
+
+Files are the YAML that operators write, read by the product's own loader; requests are signed as the CLI signs them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gridops.base.errors import Bug, Busy, Refusal
+from gridops.base.ids import CommitId, HostId, PersonName, PlanId, ProfileName
+from gridops.base.units import render_instant
+from gridops.controller.core.intend import Found
+from gridops.files.load import check, load_tightening
+from gridops.files.tree import MemoryTree
+from gridops.lab.agenda import EPOCH_MS
+from gridops.lab.dice import Dice
+from gridops.lab.head import SCOPE, Head, drive
+from gridops.lab.host import signer_of
+from gridops.lab.options import Options
+from gridops.model.plan import Plan, ReadSet
+from gridops.trust.approval import Approval, seal_approval
+from gridops.trust.found import Founders, first_root
+from gridops.trust.keys import MachineSigner, PersonSigner
+from gridops.trust.operator import OperatorRequest, Verb, seal_operator
+from gridops.trust.root import genesis, seal_root
+
+MIRA = PersonName("mira")
+HEADER = "apiVersion: gridops/v1\nkind: "
+EVERYTHING = "[repair, scale_up, scale_down, rollout, rebalance, remove]"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Everybody's keys; the same in every run."""
+
+    person: PersonSigner
+    machine: MachineSigner
+    root: str
+
+    @classmethod
+    def made(cls) -> Keys:
+        person, machine = PersonSigner.from_seed(b"p" * 32), MachineSigner.from_seed(b"c" * 32)
+        founder = PersonSigner.from_seed(b"r" * 32)
+        founders = Founders(
+            person=MIRA,
+            root_key=founder.public,
+            person_key=person.public,
+            controller_key=machine.public,
+            controller_tls="-----BEGIN CERTIFICATE-----\nlab\n-----END CERTIFICATE-----\n",
+        )
+        return cls(person, machine, seal_root(first_root(founders, EPOCH_MS), founder))
+
+
+class Repository:
+    """The operators' files and their newest commit."""
+
+    def __init__(self, options: Options, root: str) -> None:
+        self.options = options
+        self.replicas = {ProfileName(f"model-{n}"): 1 for n in range(1, options.profiles + 1)}
+        self.contexts = dict.fromkeys(self.replicas, 2048)
+        self.mode = "automatic" if options.automatic else "recommend"
+        self.drains: set[HostId] = set()
+        self._root = root
+        self._commits = 0
+        self.tip = self.commit("begin")
+
+    @property
+    def hosts(self) -> tuple[HostId, ...]:
+        return tuple(HostId(f"host-{n}") for n in range(1, self.options.hosts + 1))
+
+    def commit(self, subject: str) -> Found:
+        """What stands now becomes the newest commit."""
+        self._commits += 1
+        name = hashlib.sha256(f"{self.options.seed}/{self._commits}".encode()).hexdigest()[:40]
+        tree = MemoryTree(self._files())
+        checked, (mode, drains, _) = check(tree), load_tightening(tree)
+        if checked.intent is None:
+            raise Bug(f"the lab's own files are wrong: {[str(p) for p in checked.problems]}")
+        intent = replace(checked.intent, commit=CommitId(name), subject=subject, dirty=False)
+        self.tip = Found(CommitId(name), subject, "mira", intent, (), mode, drains, (self._root,))
+        return self.tip
+
+    def _files(self) -> dict[str, bytes | str]:
+        options = self.options
+        fleet = f"{HEADER}Fleet\ncontroller: https://127.0.0.1:7443\n"
+        host = f"{{devices: {{cpu0: {{kind: cpu, memory: {options.host_mib}MiB}}}}}}"
+        hosts = "".join(f"  {name}: {host}\n" for name in self.hosts)
+        defaults = "defaults: {runtimes: {llama.cpp: {backend: cpu}}, disk: {artifacts: 100GiB}}"
+        allow = f"{{allow: {EVERYTHING}, last_replica: [{', '.join(self.replicas)}]}}"
+        mode = f"{{mode: {self.mode}, automatic: {allow}}}" if self.mode == "automatic" else f"{{mode: {self.mode}}}"
+        beat = f"every: {options.beat_ms}ms, stale_after: {max(15_000, 3 * options.beat_ms)}ms, recovery_grace: 5s"
+        risks = "".join(f"  {risk}: {{need: 1, from: [oncall]}}\n" for risk in ("routine", "disruptive", "destructive"))
+        files: dict[str, bytes | str] = {
+            "policies/fleet.yaml": fleet,
+            "policies/mode.yaml": f"{HEADER}Mode\nscopes:\n  default: {mode}\ndefault: recommend\n",
+            "policies/planning.yaml": f"{HEADER}Planning\nheartbeat: {{{beat}}}\n",
+            "policies/approvals.yaml": f"{HEADER}Approvals\nrisks:\n{risks}roles: {{oncall: [mira]}}\n",
+            "policies/budgets.yaml": (
+                f"{HEADER}Budgets\nscopes:\n  default:\n"
+                f"    actions: {{concurrent: 4, per_device: 1, cooldown: {options.cooldown_ms}ms}}\n"
+            ),
+            "fleet.d/hosts.yaml": f"{HEADER}Hosts\n{defaults}\nhosts:\n{hosts}",
+        }
+        for name in self.hosts:
+            key = signer_of(name).public.text
+            files[f"fleet.d/keys/{name}.yaml"] = f"{HEADER}HostKey\nhost: {name}\nkey: {key}\n"
+        for name in sorted(self.drains):
+            until = render_instant(EPOCH_MS + 86_400_000)
+            files[f"fleet.d/drains/{name}.yaml"] = (
+                f"{HEADER}Drain\nhost: {name}\nreason: lab\nby: mira\nuntil: {until}\n"
+            )
+        for profile, count in self.replicas.items():
+            files[f"profiles.d/{profile}.yaml"] = self._profile(profile, count)
+        return files
+
+    def _profile(self, name: ProfileName, replicas: int) -> str:
+        sha = hashlib.sha256(name.encode()).hexdigest()
+        return (
+            f"{HEADER}Profile\nname: {name}\nreplicas: {replicas}\n"
+            "timing: {load: 2s, warm: 3s, min_residency: 0ms, scale_down_after: 0ms, drain: 5s}\n"
+            "restart: {max: 3, per: 2m, backoff: 1s}\n"
+            f"configs:\n  q4:\n    engine: llama.cpp\n    backends: [cpu]\n"
+            f"    artifact: {{format: gguf, files: [{{path: {name}.gguf, sha256: sha256:{sha}, size: 100MiB}}]}}\n"
+            f"    context: {self.contexts[name]}\n    lanes: 1\n"
+            f"    footprint: {{source: declared, device: {self.options.replica_mib}MiB}}\n"
+        )
+
+
+class People:
+    """Those who commit, and those who are on call."""
+
+    def __init__(self, repository: Repository, keys: Keys, head: Head) -> None:
+        self.repository = repository
+        self.calm = False
+        self._keys = keys
+        self._head = head
+        self._fleet = genesis(keys.root).fleet
+        self._dice = Dice(repository.options.seed, "people")
+
+    def change_their_minds(self) -> None:
+        """One commit of some kind."""
+        dice, repository = self._dice, self.repository
+        profile, kind = dice.one_of(tuple(repository.replicas)), dice.between(1, 10)
+        if kind <= 5:
+            repository.replicas[profile] = dice.between(0, min(3, repository.options.hosts))
+            what = f"{profile}: {repository.replicas[profile]} replicas"
+        elif kind <= 7:
+            repository.contexts[profile] = dice.one_of((1024, 2048, 4096))
+            what = f"{profile}: context {repository.contexts[profile]}"
+        elif kind == 8:
+            repository.mode = dice.one_of(("observe", "recommend", "automatic"))
+            what = f"mode {repository.mode}"
+        else:
+            host = dice.one_of(repository.hosts)
+            repository.drains ^= {host}
+            what = f"drain of {host} {'begins' if host in repository.drains else 'ends'}"
+        repository.commit(what)
+        self._say(what)
+
+    def look(self) -> None:
+        """On call looks at what is proposed, and mostly applies it."""
+        controller = self._head.current
+        book = controller.state.scopes.get(SCOPE) if controller is not None else None
+        if controller is None or book is None or book.proposal is None:
+            return
+        plan = book.proposal.plan
+        if not self.calm and self._dice.happens(80_000):
+            self._ask("reject", plan=plan.id)
+            return
+        newest = controller.soft.scope(SCOPE).candidate
+        same = newest is not None and newest.decisions_digest == plan.decisions_digest
+        reads = newest.reads if newest is not None and same else plan.reads
+        self._ask("apply", plan=plan.id, approvals=(self._approval(plan, reads, controller.now()),))
+
+    def _approval(self, plan: Plan, reads: ReadSet, now_ms: int) -> str:
+        names = sorted({d.profile for d in plan.to_do if d.last_replica})
+        approval = Approval(
+            fleet=plan.fleet,
+            scope=plan.scope,
+            decisions_digest=plan.decisions_digest,
+            reads=reads,
+            decision="approve",
+            approver=MIRA,
+            last_replicas=tuple(ProfileName(name) for name in names),
+            issued_ms=now_ms,
+            not_after_ms=now_ms + 600_000,
+        )
+        return seal_approval(approval, self._keys.person)
+
+    def _ask(self, verb: Verb, *, plan: PlanId, **fields: Any) -> None:
+        head = self._head
+        controller, planning = head.current, head.planning
+        assert controller is not None
+        assert planning is not None
+        now_ms = controller.now()
+        request = OperatorRequest(
+            fleet=self._fleet,
+            verb=verb,
+            by=MIRA,
+            nonce=self._dice.token(),
+            issued_ms=now_ms,
+            not_after_ms=now_ms + 300_000,
+            plan=plan,
+            **fields,
+        )
+        sealed = seal_operator(request, self._keys.person)
+        try:
+            head.guarded(controller, lambda: drive(planning.operator(sealed)))
+        except Busy as busy:
+            self._say(f"{verb} has to wait: {busy.message}")
+            return
+        except Refusal as refusal:
+            self._say(f"{verb} is refused: {refusal.code}")
+            head.around.trace.saw(refusal.code)
+            return
+        self._say(f"{verb} {plan}")
+
+    def _say(self, what: str) -> None:
+        self._head.around.trace.add("people", what)

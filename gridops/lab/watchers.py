@@ -1,0 +1,61 @@
+"""What must hold at every moment of a run: looked at after everything that a host remembers or starts.
+
+Each rule is derived from what the models really did, never from what the product says of itself.
+"""
+
+from __future__ import annotations
+
+from gridops.base.ids import Digest, HostId
+from gridops.lab.broken import Broken
+from gridops.lab.host import MIB, LabHost
+from gridops.protocol.messages import Term
+
+
+class Watchers:
+    """Rules S1 to S5 over what hosts do."""
+
+    def __init__(self) -> None:
+        self._heads: dict[HostId, tuple[int, Digest]] = {}
+        self._bodies: dict[tuple[HostId, int], Digest] = {}
+        self._terms: dict[HostId, Term] = {}
+        self._starts: dict[HostId, int] = {}
+
+    def look(self, at: LabHost) -> None:
+        """Everything that can be said of one host now. Raises Broken."""
+        self._room(at)
+        self._reserved(at)
+        self._one_process(at)
+        self._term(at)
+        self._one_body(at)
+
+    def _room(self, at: LabHost) -> None:
+        living = at.processes.living.values()
+        used = sum(p.device_bytes for p in living)
+        if used > at.around.options.host_mib * MIB:
+            raise Broken("S1", f"{at.name} runs {len(living)} processes of {used // MIB} MiB together")
+
+    def _reserved(self, at: LabHost) -> None:
+        for process in at.processes.living.values():
+            if process.body not in at.host.held:
+                raise Broken("S2", f"{at.name} runs process {process.pid} of {process.body}, which it does not hold")
+
+    def _one_process(self, at: LabHost) -> None:
+        bodies = [p.body for p in at.processes.living.values()]
+        if len(bodies) != len(set(bodies)):
+            raise Broken("S3", f"{at.name} runs two processes of one command")
+
+    def _term(self, at: LabHost) -> None:
+        term, before = at.host.fence.term, self._terms.get(at.name)
+        if before is not None and term.rank < before.rank:
+            raise Broken("S4", f"{at.name} went back from term {before.rank} to {term.rank}")
+        self._terms[at.name] = term
+
+    def _one_body(self, at: LabHost) -> None:
+        head = at.host.fence.head
+        known = self._bodies.setdefault((at.name, head.seq), head.body)
+        if known != head.body:
+            raise Broken("S5", f"{at.name} accepted two commands with number {head.seq}")
+        before = self._heads.get(at.name)
+        if before is not None and head.seq < before[0]:
+            raise Broken("S11", f"the ledger of {at.name} went back from command {before[0]} to {head.seq}")
+        self._heads[at.name] = (head.seq, head.body)

@@ -1,0 +1,194 @@
+"""One fleet of the lab: chaos first, then everything heals and what was wanted must come to stand.
+
+Walk it as a story: people commit, the controller plans and sends, the network loses and doubles, hosts obey, crash and
+wake; after `chaos_ms` nothing fails any more, and within `heal_ms` all that is wanted runs, every command has its
+outcome and no receipt is owed. `watchers` look after every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gridops.base.ids import HostId
+from gridops.controller.core.pack import pack
+from gridops.lab.agenda import Agenda
+from gridops.lab.broken import Broken
+from gridops.lab.dice import Dice
+from gridops.lab.head import SCOPE, Head
+from gridops.lab.head import Surroundings as HeadSurroundings
+from gridops.lab.host import LabHost, Surroundings
+from gridops.lab.net import Net
+from gridops.lab.options import Options
+from gridops.lab.people import Keys, People, Repository
+from gridops.lab.trace import Trace
+from gridops.lab.watchers import Watchers
+from gridops.model.snapshot import ResidencyState
+
+NEEDS_SOMEBODY = "somebody to look"
+_OF_A_START = {"term", "starts"}
+"""Each start takes a term of its own."""
+
+
+class World:
+    """Everything of one run."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.agenda = Agenda()
+        self.trace = Trace(self.agenda)
+        self.net = Net(self.agenda, options, Dice(options.seed, "net"))
+        self.watchers = Watchers()
+        self._dice = Dice(options.seed, "world")
+        self._healed = False
+        keys = Keys.made()
+        self.repository = Repository(options, keys.root)
+        around = HeadSurroundings(
+            self.agenda, self.trace, options, keys.root, keys.machine, self._down, lambda: self.repository.tip
+        )
+        self.hosts: dict[HostId, LabHost] = {}
+        self.head = Head(around)
+        self.people = People(self.repository, keys, self.head)
+        shared = Surroundings(
+            self.agenda, self.net, self.trace, options, keys.root, self.head.receive, self.watchers.look
+        )
+        for name in self.repository.hosts:
+            self.hosts[name] = LabHost(name, shared)
+        self._faults()
+
+    def run(self, until_step: int | None = None) -> None:
+        """Chaos, healing, and the account of it. Raises Broken, or whatever the product lets out."""
+        end_ms = self.options.chaos_ms + self.options.heal_ms
+        self.agenda.after(self.options.chaos_ms, self._heal)
+        while self.agenda.step(end_ms):
+            if self.agenda.steps == until_step:
+                return
+            self._whole()
+        left = self.unsettled()
+        if left:
+            raise Broken("L1", "; ".join(left))
+        self.replayed()
+
+    def _down(self, host: HostId, text: str) -> None:
+        self.net.send(host, False, text, self.hosts[host].hear)
+
+    # --- faults -----------------------------------------------------------------------------------------------------
+
+    def _faults(self) -> None:
+        options, dice = self.options, self._dice
+        self._every(options.commit_every_ms, self.people.change_their_minds)
+        self._every(options.apply_after_ms, self.people.look, always=True)
+        self._every(options.cut_every_ms, self._cut)
+        self._every(options.reboot_every_ms, lambda: dice.one_of(tuple(self.hosts.values())).reboot())
+        self._every(options.engine_death_every_ms, self._kill)
+        self._every(options.clock_step_every_ms, self._step_clock)
+
+    def _every(self, every_ms: int, do: Callable[[], None], *, always: bool = False) -> None:
+        if every_ms == 0:
+            return
+
+        def turn() -> None:
+            if self._healed and not always:
+                return
+            do()
+            self.agenda.after(self._dice.between(every_ms // 2, every_ms * 3 // 2), turn)
+
+        self.agenda.after(self._dice.between(every_ms // 2, every_ms * 3 // 2), turn)
+
+    def _cut(self) -> None:
+        host, for_ms = self._dice.one_of(tuple(self.hosts)), self._dice.between(5_000, 150_000)
+        up, down = self._dice.one_of(((True, True), (True, False), (False, True)))
+        self.trace.add("network", f"cuts {host} off for {for_ms} ms{'' if up and down else ', one way'}")
+        self.net.cut(host, for_ms, up=up, down=down)
+
+    def _kill(self) -> None:
+        host = self._dice.one_of(tuple(self.hosts.values()))
+        if host.processes.living:
+            pid = self._dice.one_of(tuple(host.processes.living))
+            self.trace.add(host.name, f"process {pid} dies")
+            host.processes.end(pid)
+
+    def _step_clock(self) -> None:
+        by_ms = self._dice.between(-3_600_000, 3_600_000)
+        who = self._dice.one_of((None, *self.hosts))
+        clock = self.head.clock if who is None else self.hosts[who].clock
+        clock.wrong_ms = by_ms
+        self.trace.add(who or "controller", f"the wall clock is {by_ms} ms off")
+
+    # --- healing ----------------------------------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        """Nothing fails any more, and people want something that the fleet can do."""
+        self._healed = True
+        self.trace.add("world", "heals")
+        self.net.heal()
+        self.head.kind = self.people.calm = True
+        self.head.clock.wrong_ms = 0
+        for host in self.hosts.values():
+            host.ledger.crash_ppm = 0
+            host.clock.wrong_ms = 0
+            host.processes.settle()
+            if not host.up:
+                host.down(0)
+        self.repository.drains.clear()
+        self.repository.mode = "automatic" if self.options.automatic else "recommend"
+        room = self.options.hosts * (self.options.host_mib * 6 // 10 // self.options.replica_mib)
+        for profile, count in self.repository.replicas.items():
+            self.repository.replicas[profile] = min(count, room // len(self.repository.replicas))
+        self.repository.commit("heal")
+
+    def unsettled(self) -> list[str]:
+        """What is not as it should be by now."""
+        controller = self.head.current
+        if controller is None:
+            return ["there is no controller"]
+        left = []
+        soft, book = controller.soft.scope(SCOPE), controller.state.scope(SCOPE)
+        if soft.candidate is not None and soft.candidate.decisions_digest in book.rejected:
+            return []  # people said no to it, and nobody asked for anything else since
+        if any(NEEDS_SOMEBODY in line for line in soft.waits):
+            return []  # said by name, and people's to resolve: an apply whose step has failed for good
+        for profile, wanted in sorted(self.repository.replicas.items()):
+            have = self._ready(profile)
+            if have != wanted:
+                left.append(f"{profile} has {have} of {wanted} replicas")
+        for name, known in sorted(controller.state.hosts.items()):
+            open_ = [e.body.seq for e in known.outbox.entries if e.open]
+            if open_:
+                left.append(f"{name} has not settled the commands {open_}")
+        for name, host in self.hosts.items():
+            owed = host.host.receipts.head - host.host.receipts.acked
+            if owed:
+                left.append(f"{name} owes {owed} receipts")
+        return left
+
+    def _ready(self, profile: str) -> int:
+        found = 0
+        for host in self.hosts.values():
+            for held in host.host.held.values():
+                lives = host.processes.of(held.body) is not None
+                found += held.profile == profile and held.state is ResidencyState.READY and lives
+        return found
+
+    # --- at every step ----------------------------------------------------------------------------------------------
+
+    def _whole(self) -> None:
+        controller = self.head.current
+        if controller is None:
+            return
+        soft = controller.soft.scopes.get(SCOPE)
+        if soft is not None and soft.unsafe:
+            raise Broken("S15", soft.unsafe[0])
+
+    def replayed(self) -> None:
+        """A controller that begins on this disk knows what the one that wrote it knew. Raises Broken."""
+        controller = self.head.current
+        if controller is None:
+            return
+        before = pack(controller.state)["state"]
+        self.head.kind = True
+        known = pack(self.head.again().state)["state"]
+        differs = sorted(
+            k for k in before.keys() | known.keys() if k not in _OF_A_START and before.get(k) != known.get(k)
+        )
+        if differs:
+            raise Broken("S11", f"after a replay these are different: {', '.join(differs)}")

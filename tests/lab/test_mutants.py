@@ -1,0 +1,59 @@
+"""What the lab must notice: one promise broken at a time, and a few seeds of which one has to see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gridops.base import canon
+from gridops.lab import disk, host, work
+from gridops.lab.options import draw
+from gridops.lab.run import run
+
+SEEDS = range(1, 41)
+
+
+def found(*rules: str) -> bool:
+    """Whether one of the seeds breaks one of these rules."""
+    for seed in SEEDS:
+        broken = run(draw(seed)).broken
+        if broken is not None and broken.split(":")[0] in rules:
+            return True
+    return False
+
+
+def test_acting_before_the_intent_is_kept_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each memory is acted upon at once, and written only with the next one."""
+    late: dict[int, Any] = {}
+
+    def write(self: disk.Ledger, memory: Any) -> None:
+        self.kept = late.get(id(self), self.kept)
+        late[id(self)] = memory
+        if self._dice.happens(self.crash_ppm):
+            raise disk.Crashed(False)
+
+    monkeypatch.setattr(disk.Ledger, "write", write)
+    assert found("S2", "S3", "S4", "S5", "S11", "L1")
+
+
+def test_a_start_beside_the_process_of_before_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work.Work, "_gone", lambda self, body: True)
+    assert found("S1", "S2", "S3")
+
+
+def test_a_restart_that_adopts_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host.LabHost, "_look_for", lambda self, body: host.Found(gone=True))
+    assert found("S1", "S2", "S3")
+
+
+def test_a_journal_that_lets_an_old_writer_write_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def append(self: disk.Journal, rows: Any, term: Any) -> int:
+        self._platter.rows.extend((row.at_ms, term, row.kind, canon.dumps(row.value)) for row in rows)
+        fate = self._fate()
+        if fate is not None:
+            raise disk.Crashed(fate)
+        return len(self._platter.rows)
+
+    monkeypatch.setattr(disk.Journal, "append", append)
+    assert found("S5")
