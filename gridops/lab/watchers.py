@@ -18,7 +18,6 @@ class Watchers:
         self._heads: dict[HostId, tuple[int, Digest]] = {}
         self._bodies: dict[tuple[HostId, int], Digest] = {}
         self._terms: dict[HostId, Term] = {}
-        self._starts: dict[HostId, int] = {}
 
     def look(self, at: LabHost) -> None:
         """Everything that can be said of one host now. Raises Broken."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gridops.base.ids import HostId
+from gridops.controller.core.given_up import given_up
 from gridops.controller.core.pack import pack
+from gridops.controller.service import Controller
 from gridops.lab.agenda import Agenda
 from gridops.lab.broken import Broken
 from gridops.lab.dice import Dice
@@ -24,7 +26,6 @@ from gridops.lab.trace import Trace
 from gridops.lab.watchers import Watchers
 from gridops.model.snapshot import ResidencyState
 
-NEEDS_SOMEBODY = "somebody to look"
 _OF_A_START = {"term", "starts"}
 """Each start takes a term of its own."""
 
@@ -141,16 +142,7 @@ class World:
         controller = self.head.current
         if controller is None:
             return ["there is no controller"]
-        left = []
-        soft, book = controller.soft.scope(SCOPE), controller.state.scope(SCOPE)
-        if soft.candidate is not None and soft.candidate.decisions_digest in book.rejected:
-            return []  # people said no to it, and nobody asked for anything else since
-        if any(NEEDS_SOMEBODY in line for line in soft.waits):
-            return []  # said by name, and people's to resolve: an apply whose step has failed for good
-        for profile, wanted in sorted(self.repository.replicas.items()):
-            have = self._ready(profile)
-            if have != wanted:
-                left.append(f"{profile} has {have} of {wanted} replicas")
+        left = [] if self._waits_for_people(controller) else self._not_as_wanted()
         for name, known in sorted(controller.state.hosts.items()):
             open_ = [e.body.seq for e in known.outbox.entries if e.open]
             if open_:
@@ -160,6 +152,17 @@ class World:
             if owed:
                 left.append(f"{name} owes {owed} receipts")
         return left
+
+    def _waits_for_people(self, controller: Controller) -> bool:
+        """A named reason why what is wanted does not stand: they said no to it, or an engine was given up."""
+        soft, book = controller.soft.scope(SCOPE), controller.state.scope(SCOPE)
+        rejected = soft.candidate is not None and soft.candidate.decisions_digest in book.rejected
+        rights = controller.rights(SCOPE, controller.now())
+        return rejected or bool(given_up(rights, controller.soft, controller.roster))
+
+    def _not_as_wanted(self) -> list[str]:
+        wanted = sorted(self.repository.replicas.items())
+        return [f"{p} has {self._ready(p)} of {count} replicas" for p, count in wanted if self._ready(p) != count]
 
     def _ready(self, profile: str) -> int:
         found = 0

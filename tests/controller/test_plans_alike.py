@@ -11,13 +11,12 @@ from gridops.base.ids import HostId, ReplicaId
 from gridops.base.record import to_bytes
 from gridops.cli.planning import Place, Seen, inputs_of, seen_of
 from gridops.controller import views
-from gridops.controller.core.attempts import under_way
 from gridops.controller.core.propose import inputs
 from gridops.planner.check import check
 from gridops.planner.constants import LEAVE_AFTER
 from gridops.planner.planner import Inputs, plan
 from tests.controller.fleet import DEFAULT, Desk, Fleet
-from tests.controller.test_attempts import broken, rights, until
+from tests.controller.test_attempts import broken, try_again, until
 from tests.controller.test_given_up import gives_up, serving
 
 OWN = {"intent", "version"}
@@ -55,19 +54,12 @@ def alike(desk: Desk) -> Inputs:
 def test_both_know_what_is_being_tried_and_leave_it_alone(fleet: Fleet) -> None:
     desk = broken(fleet, load="no_artifact")
     until(desk, LEAVE_AFTER)
-    room = fleet.agents["alpha"].room
-    room.fails.clear()
-    room.slow.add("load")
-    for _ in range(200):
-        desk.settle(1, 60_000)
-        if under_way(rights(desk)):
-            break
+    try_again(desk)
     asked = alike(desk)
     assert asked.under_way == {ReplicaId("coder/1")}
     assert asked.learned is not None
     assert plan(replace(asked, under_way=frozenset(), waiting=None)).to_do, "who does not know of it moves the replica"
     assert plan(replace(asked, waiting=None)).to_do == ()
-    # What the command may hold on the host is held in the answer, too.
     assert alike(desk).snapshot == here(desk).snapshot
     desk.controller.close()
 

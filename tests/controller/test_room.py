@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.errors import Refusal
+from gridops.base.ids import DeviceId
 from gridops.controller.core.propose import ROOM_STEP_MS
-from tests.controller.fleet import AUTOMATIC, DEFAULT, Desk, profile
+from gridops.model.fleet import DeviceKind
+from gridops.model.snapshot import DeviceReport
+from tests.controller.fleet import AUTOMATIC, DEFAULT, HOSTS, Desk, Fleet, profile
 
 FULL = 3 << 30
 
@@ -76,3 +79,22 @@ def test_readings_that_leave_a_proposal_its_room_are_no_reason_to_plan(desk: Des
         others_use(desk, size)
         desk.settle(3)
     assert desk.controller.soft.scope(DEFAULT).plans == plans
+
+
+def test_the_ram_that_an_engine_takes_beside_its_card_counts_for_a_proposal_too(fleet: Fleet) -> None:
+    card = DeviceReport(id=DeviceId("gpu0"), kind=DeviceKind.GPU, total_bytes=8 << 30, generation=1)
+    hosts = HOSTS.replace("backend: cpu", "backend: cuda")
+    hosts = hosts.replace("devices: {", "devices: {gpu0: {kind: gpu, memory: 8GiB}, ")
+    for agent in fleet.agents.values():
+        agent.room.devices, agent.room.backend = (*agent.room.devices, card), "cuda"
+    beside = profile().replace("[cpu]", "[cuda]").replace("device: 400MiB", "device: 400MiB, host: 2GiB")
+    fleet.begin(hosts=hosts, **{"profiles.d/coder.yaml": beside})
+    desk = Desk(fleet)
+    desk.settle(2)
+    assert [d.replica for d in desk.proposal().to_do] == ["coder/1"]
+    for agent in fleet.agents.values():
+        ram, *cards = agent.room.devices
+        agent.room.devices = (replace(ram, external_bytes=1 << 30), *cards)
+    desk.settle(2)
+    assert desk.state.scope(DEFAULT).proposal is None
+    desk.controller.close()
