@@ -190,6 +190,8 @@ PREFETCHED_FILES = 128
 TRANSFERS = 4
 """Shown in a heartbeat: one is under way as a rule, and those that starts had to wait for."""
 ABILITIES = 16
+ERRANDS_APPROVED = 64
+"""Advised steps on disks for which people's word is kept, in one scope."""
 GGUF_TENSORS = 1 << 16
 GGUF_KEYS = 1 << 16
 GGUF_TEXT_BYTES = 16 << 20

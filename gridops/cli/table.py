@@ -47,6 +47,7 @@ COMMANDS: dict[str, Row] = {
         _row("drain", "Ask that a host be emptied.", ACTING),
         _row("undrain", "Use a drained host again.", ACTING, "drain"),
         _row("freeze", "Stop all acting in a scope, at once.", ACTING),
+        _row("advice", "What plans advise for disks; let one of it be done.", ACTING),
         _row("unlock", "Take the lock of a scope away from a dead apply.", ACTING),
         _row("thaw", "End a freeze.", ACTING, "freeze"),
         _row("init", "Write a working skeleton; commits nothing.", SETUP),

@@ -139,6 +139,25 @@ class ModelDoc:
 
 
 @record
+class ErrandDoc:
+    """One step on a host's disk that the newest plan advises: a fetch ahead of demand, or the way back."""
+
+    errand: Digest
+    """What a person signs: the name of the step, by its host and files."""
+    kind: str
+    host: HostId
+    profile: ProfileName
+    size_bytes: int
+    detail: str
+    by_itself: bool
+    """The mode does it; nobody has to say so."""
+    need: int
+    people: tuple[PersonName, ...] = ()
+    """Who may let it be done."""
+    approved_by: tuple[PersonName, ...] = ()
+
+
+@record
 class ScopeDoc:
     scope: ScopeName
     mode: ModeDoc
@@ -154,6 +173,7 @@ class ScopeDoc:
     unplaced: tuple[Unplaced, ...] = ()
     drift: tuple[Decision, ...] = ()
     """What the newest plan would do and nobody decided yet."""
+    errands: tuple[ErrandDoc, ...] = ()
 
 
 @record

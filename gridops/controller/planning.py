@@ -19,8 +19,8 @@ from gridops.base.codes.control import GO424, GO425, NOT_READY
 from gridops.base.errors import GridopsError, Refusal
 from gridops.base.ids import PlanId, ScopeName, short
 from gridops.base.units import render_instant
+from gridops.controller.core import advised, operate
 from gridops.controller.core import apply as applying
-from gridops.controller.core import operate
 from gridops.controller.core import rows as r
 from gridops.controller.core.modes import desired_now, permitted
 from gridops.controller.core.observe import recovering
@@ -107,6 +107,8 @@ class Planning:
         controller.commit((r.NonceUsed(nonce=request.nonce, until_ms=request.not_after_ms),), now_ms)
         if request.verb == "apply":
             answer = await self._apply(request)
+        elif request.verb == "errand":
+            answer = self._errand(advised.Asked(request, envelope))
         else:
             answer = self._other(request)
         return {"schema": "gridops.operator/1", "verb": request.verb, **answer}
@@ -236,6 +238,16 @@ class Planning:
             for scope in sorted(state.scopes):
                 controller.reconcile(scope)
         return done.answer
+
+    def _errand(self, asked: advised.Asked) -> dict[str, Any]:
+        controller = self.controller
+        now_ms, accepted = controller.now(), controller.state.accepted
+        if accepted is None:
+            raise Refusal(NOT_READY.code, "no commit has been accepted yet, so nothing is advised")
+        row, answer = advised.approve(controller.state, controller.soft, accepted.desired, asked, now_ms)
+        controller.commit((row,), now_ms)
+        controller.reconcile(row.scope)
+        return answer
 
     def _invite(self, request: OperatorRequest, now_ms: int) -> dict[str, Any]:
         controller = self.controller

@@ -25,6 +25,7 @@ from gridops.controller.core.rights import Rights
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import Apply, ScopeBook, State
+from gridops.controller.errand_docs import errand_docs
 from gridops.controller.faults import Fault
 from gridops.controller.models import models
 from gridops.model.intent import Desired
@@ -211,6 +212,7 @@ def _scope(view: View, scope: ScopeName) -> d.ScopeDoc:
         retirements=target.retirements if target is not None else (),
         unplaced=candidate.report.unplaced if candidate is not None else (),
         drift=candidate.to_do[:STEPS_SHOWN] if candidate is not None else (),
+        errands=errand_docs(view.state, view.soft, view.roster.desired, scope, view.now_ms),
     )
 
 

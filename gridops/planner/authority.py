@@ -72,8 +72,9 @@ ERRANDS: dict[str, tuple[ActionClass, Risk]] = {
     "prefetch": _GROW,
     "evict": (ActionClass.SCALE_DOWN, Risk.ROUTINE),
 }
-"""Class and risk of what is done on disks by advice alone. No plan decides it, so no approval can be given for it: only
-a mode that allows the class does it. A fetch ahead of demand begins a scale-up, and deleting it is the way back."""
+"""Class and risk of what is done on disks by advice alone. No plan decides it, so no approval of a plan speaks for it:
+a mode that allows the class does it, or a person's word for that very step. A fetch ahead of demand begins a scale-up,
+and deleting it is the way back."""
 
 
 def errand(action: Action) -> ActionClass | None:

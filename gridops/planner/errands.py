@@ -1,8 +1,9 @@
 """From advice about disks to steps: files to fetch ahead of demand, and files fetched so that may go again.
 
-Advice is no decision: it is carried out only by standing authority, only on hosts whose agents say that they can, and
-only while the newest report of the host still bears it out. What a plan needs always comes first, and nothing that a
-person put there, pinned or uses is ever told to go. Called by `actions`; `objection` is asked again before delivery.
+Advice is no decision: it is carried out only by standing authority or by a person's word for the very step, only on
+hosts whose agents say that they can, and only while the newest report of the host still bears it out. What a plan needs
+always comes first, and nothing that a person put there, pinned or uses is ever told to go. Called by `actions`;
+`objection` is asked again before delivery.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from gridops.trust import envelope
 from gridops.trust.keys import PublicKey, Signer
 from gridops.trust.root import RoleName, RootChain
 
-Verb = Literal["apply", "freeze", "thaw", "invite", "write_off", "reject", "unlock"]
+Verb = Literal["apply", "freeze", "thaw", "invite", "write_off", "reject", "unlock", "errand"]
 _TIGHTENING = frozenset({"freeze", "reject"})
 COMPARE = (
     "compare `date -u` here with the time in `gridops status -o json`, and set the clock that is wrong right (NTP)"
@@ -47,6 +47,8 @@ class OperatorRequest:
     until_ms: int | None = None
     last_replicas: tuple[ProfileName, ...] = ()
     resume: bool = False
+    errand: Digest | None = None
+    """Name of the advised step on a host's disk that shall be done."""
 
 
 def seal_operator(request: OperatorRequest, signer: Signer) -> str:

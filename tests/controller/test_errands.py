@@ -7,11 +7,18 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.errors import Refusal
-from gridops.base.ids import ConfigName, Digest, HostId, ProfileName
+from gridops.base.ids import ConfigName, Digest, HostId, PersonName, ProfileName
+from gridops.controller import documents as d
 from gridops.controller import views
+from gridops.controller.core import advised as advised_core
+from gridops.controller.core import errands
+from gridops.controller.core.rights import still_right
+from gridops.controller.core.state import Yes
 from gridops.model.advice import Advice, Evict, EvictCause, Prefetch, Prefetched
+from gridops.model.policy import RoleMembers
 from gridops.protocol import outbox as ob
-from gridops.protocol.messages import GrantMode
+from gridops.protocol.messages import AuthorityKind, GrantMode
+from gridops.trust.operator import open_operator
 from tests.controller.fleet import AUTOMATIC, DEFAULT, POLICIES, RECOMMEND, Desk, Fleet, mode, profile, run
 from tests.controller.scripted_agent import ScriptedAgent
 
@@ -112,6 +119,105 @@ def test_nothing_is_fetched_ahead_where_the_mode_does_not_scale_up_by_itself(fle
     desk.beat()
     assert done(desk) == []
     assert waiting(desk) == []
+
+
+def shown(desk: Desk) -> d.ErrandDoc:
+    """The one step that is advised, as people see it."""
+    (one,) = views.status(desk.controller.view()).scopes[0].errands
+    return one
+
+
+def recommended(fleet: Fleet, advice: Advice) -> Desk:
+    """A scope whose changes wait for people, with something advised for a disk."""
+    desk = begun(fleet, RECOMMEND)
+    if advice.evict:
+        holds(desk)
+    advised(desk, advice)
+    return desk
+
+
+def test_in_recommend_a_person_lets_one_advised_step_be_done(fleet: Fleet) -> None:
+    desk = recommended(fleet, prefetch())
+    one = shown(desk)
+    assert (one.kind, one.host, one.profile, one.size_bytes) == ("prefetch", ALPHA, LATER, 1 << 20)
+    assert (one.by_itself, one.need, one.people, one.approved_by) == (False, 1, ("mira",), ())
+    assert "a person can let it be done: gridops advice later alpha" in held(desk)
+    assert waiting(desk) == []
+    answer = desk.ask("errand", scope=DEFAULT, errand=one.errand)
+    assert (answer["what"], answer["approved_by"]) == ("prefetch later on alpha", ["mira"])
+    (entry,) = [e for b in desk.state.hosts.values() for e in ob.open_entries(b.outbox)]
+    assert (entry.authority.kind, len(entry.authority.approvals)) == (AuthorityKind.APPROVAL, 1)
+    assert shown(desk).approved_by == ("mira",)
+    desk.beat()
+    desk.beat()
+    assert done(desk) == ["load"]
+    assert desk.book().errands == {}, "a word is for once"
+    assert any("mira lets it be done" in text for text in desk.events("errand"))
+
+
+def test_what_a_person_lets_be_deleted_is_deleted(fleet: Fleet) -> None:
+    desk = recommended(fleet, evict())
+    desk.ask("errand", errand=shown(desk).errand)
+    desk.beat()
+    desk.beat()
+    assert done(desk) == ["evict"]
+    assert FILE not in alpha(desk).room.cached
+
+
+def test_a_word_holds_for_the_files_that_were_shown_and_while_they_are_advised(fleet: Fleet) -> None:
+    desk = recommended(fleet, prefetch())
+    one = shown(desk).errand
+    with pytest.raises(Refusal, match="not advised now, or of other files"):
+        desk.ask("errand", errand=Digest("sha256:" + "0" * 64))
+    with pytest.raises(Refusal, match="not advised now"):
+        desk.ask("errand")
+    desk.ask("errand", errand=one)
+    advised(desk, None)
+    desk.beat()
+    desk.beat()
+    assert done(desk) == [], "advice that has gone takes the step with it"
+    with pytest.raises(Refusal, match="not advised now"):
+        desk.ask("errand", errand=one)
+
+
+def test_a_word_ends_with_its_time_and_a_freeze_stops_it_at_once(fleet: Fleet) -> None:
+    desk = recommended(fleet, prefetch())
+    one = shown(desk).errand
+    desk.ask("errand", errand=one)
+    (entry,) = [e for b in desk.state.hosts.values() for e in ob.open_entries(b.outbox)]
+    rights = desk.controller.rights(DEFAULT, desk.now)
+    assert still_right(rights, entry) is None
+    no = still_right(replace(rights, now_ms=desk.now + 24 * 3_600_000), entry)
+    assert no is not None
+    assert "the word of who let it be done has ended" in no.detail
+    desk.ask("freeze", reason="smoke")
+    assert waiting(desk) == [("load", GrantMode.VOID)]
+    with pytest.raises(Refusal, match="mode observe"):
+        desk.ask("errand", errand=one)
+
+
+def test_so_many_people_as_the_risk_needs_say_so_and_nobody_else(fleet: Fleet) -> None:
+    desk = recommended(fleet, prefetch())
+    (step,) = desk.controller.soft.scope(DEFAULT).errands
+    state, key = desk.state, errands.key_of(step.action)
+    yes = Yes(by=PersonName("mira"), envelope="m", need=2, until_ms=desk.now + 10)
+    state.scopes[DEFAULT].errands[key] = (yes,)
+    assert errands.spoken(state, DEFAULT, step.action, desk.now) == ()
+    state.scopes[DEFAULT].errands[key] = (yes, replace(yes, by=PersonName("jon"), envelope="j"))
+    assert errands.spoken(state, DEFAULT, step.action, desk.now) == ("m", "j")
+    assert errands.spoken(state, DEFAULT, step.action, desk.now + 10) == ()
+    desired = state.accepted.desired
+    policy = replace(desired.approvals, roles=(RoleMembers(role="oncall", people=(PersonName("jon"),)),))
+    asked = advised_core.Asked(open_operator(fleet.request("errand", desk.now, errand=key), fleet.chain, desk.now), "e")
+    with pytest.raises(Refusal, match="mira may not let that be done"):
+        advised_core.approve(state, desk.controller.soft, replace(desired, approvals=policy), asked, desk.now)
+
+
+def test_where_the_mode_does_it_nobody_has_to_say_so(fleet: Fleet) -> None:
+    desk = begun(fleet)
+    alpha(desk).room.slow = {"load"}
+    advised(desk, prefetch())
+    assert shown(desk).by_itself
 
 
 def test_deleting_needs_scale_down_to_be_allowed(fleet: Fleet) -> None:

@@ -56,6 +56,8 @@ def _of_plans(row: r.Row) -> tuple[str, str] | None:
             return "apply_ended", f"apply {row.plan.rpartition('-')[2]} {row.scope}: {row.outcome}"
         case r.Resumed():
             return "resumed", f"apply {row.plan.rpartition('-')[2]} {row.scope}: resumed by {row.by}"
+        case r.ErrandApproved():
+            return "errand", f"{row.what} in {row.scope}: {row.by} lets it be done"
         case r.Unlocked():
             return "unlocked", f"lock of {row.scope} broken by {row.by}: {row.reason}"
         case _:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gridops.base import limits
 from gridops.base.errors import Bug
+from gridops.base.ids import Digest
 from gridops.controller.core import rows as r
 from gridops.controller.core.fold_plans import STEPS, book_of, is_of, moved
 from gridops.controller.core.learned import counts, failed, kind_of, learn_terms, trim
@@ -28,6 +29,7 @@ from gridops.controller.core.state import (
     StandingAlarm,
     State,
     Success,
+    Yes,
     now_called,
 )
 from gridops.footprint.need import identity
@@ -138,6 +140,7 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
             started = Seat(host=action.host, devices=action.devices), identity(action.launch)
             book_of(state, entry.body.scope).carried_out[action.replica] = started
             trim(book_of(state, entry.body.scope).carried_out, limits.REPLICAS)
+        book_of(state, entry.body.scope).errands.pop(Digest(ob.action_key(action)), None)
         book.attempts.pop(key, None)
         book.cooled[(action.kind, action.replica)] = at_ms
         trim(book.cooled, limits.RESIDENCIES_PER_HOST * 4)
@@ -153,6 +156,13 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
             apply.failures[now_called(apply.plan, action.replica)] = Failure(
                 receipt.host, action.kind, receipt.outcome.value, receipt.code, receipt.detail, at_ms
             )
+
+
+def _errand_approved(state: State, row: r.ErrandApproved, at_ms: int) -> None:
+    said = book_of(state, row.scope).errands
+    others = tuple(yes for yes in said.pop(row.errand, ()) if yes.by != row.by and at_ms < yes.until_ms)
+    said[row.errand] = (*others, Yes(row.by, row.envelope, row.need, row.until_ms))
+    trim(said, limits.ERRANDS_APPROVED)
 
 
 def _written_off(state: State, row: r.WrittenOff, at_ms: int) -> None:
@@ -225,6 +235,7 @@ _STEPS: dict[type[Any], Callable[[State, Any, int], None]] = {
     r.BodyQueued: _body_queued,
     r.BodyVoided: _body_voided,
     r.ReceiptTaken: _receipt_taken,
+    r.ErrandApproved: _errand_approved,
     r.WrittenOff: _written_off,
     r.HostBack: _host_back,
     r.Invited: _invited,

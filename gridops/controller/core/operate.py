@@ -49,7 +49,7 @@ def carry_out(state: State, soft: Soft, roster: Roster, request: OperatorRequest
             return reject(state, request)
         case "unlock":
             return unlock(state, request, now_ms)
-        case "apply" | "invite":
+        case "apply" | "invite" | "errand":
             raise Bug(f"`{request.verb}` takes another way")
 
 

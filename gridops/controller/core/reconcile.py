@@ -72,6 +72,8 @@ class Outcome:
 def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
     """Commands that bring the scope nearer to its target. Nothing without a target, a fresh host and a warrant."""
     book = rights.book
+    own = soft.scope(rights.scope)
+    own.errands = ()
     if book.target is None or book.target_digest is None:
         return Outcome((), (), (), 0)
     snapshot = seen(soft, roster, rights.scope, rights.now_ms)
@@ -82,8 +84,9 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
         desired=desired_now(rights.state),
         applied_terms=_acted_by(rights, snapshot),
         retry=frozenset(book.retry),
-        advice=newest.report.advice if (newest := soft.scope(rights.scope).candidate) is not None else None,
+        advice=newest.report.advice if (newest := own.candidate) is not None else None,
     )
+    own.errands = tuple(step for step in found if errand(step.action) is not None)
     # Repair first; among both the order of turns.
     steps = tuple(sorted(found, key=lambda s: not mends(rights, s.action)))
     turn = Pass(

@@ -15,6 +15,8 @@ from gridops.base.codes.placement import HELD_WINDOW
 from gridops.base.codes.trust import ROOT_EXPIRED
 from gridops.base.ids import ReplicaId, ScopeName
 from gridops.base.windows import ZoneRules
+from gridops.controller.core.errands import spoken, way
+from gridops.controller.core.learned import named
 from gridops.controller.core.modes import Permitted
 from gridops.controller.core.state import ScopeBook, State, Warrant, now_called
 from gridops.model.action import Action, Drain, Load, Unload, Warm
@@ -74,8 +76,11 @@ def may_issue(rights: Rights, action: Action) -> Authority | No:
         return no
     group = errand(action)
     if group is not None:
+        words = spoken(rights.state, rights.scope, action, rights.now_ms)
+        if words:
+            return Authority(kind=AuthorityKind.APPROVAL, action_class=group, approvals=words)
         no = _standing_refused(rights, action.replica, group) or _shut(rights, action, group)
-        return no or Authority(kind=AuthorityKind.STANDING, action_class=group, approvals=())
+        return _of_errand(no, action) or Authority(kind=AuthorityKind.STANDING, action_class=group, approvals=())
     replica, warrant = action.replica, rights.warrant(action.replica)
     if (warrant is None or _worn_out(rights, replica, warrant)) and _restores(rights, action):
         no = _shut(rights, action, ActionClass.REPAIR)
@@ -99,6 +104,9 @@ def still_right(rights: Rights, entry: Entry) -> No | None:
     replica = action.replica
     group = errand(action)
     if group is not None:
+        if entry.authority.kind is AuthorityKind.APPROVAL:
+            worn = not spoken(rights.state, rights.scope, action, rights.now_ms)
+            return No(GO416.code, f"{named(action)}: the word of who let it be done has ended") if worn else None
         return _standing_refused(rights, replica, group) or _shut(rights, action, group)
     warrant = rights.warrant(replica)
     if entry.authority.kind is AuthorityKind.STANDING and _restores(rights, action):
@@ -111,6 +119,14 @@ def still_right(rights: Rights, entry: Entry) -> No | None:
         no = _standing_refused(rights, replica, entry.authority.action_class)
         no = no or _shut(rights, action, entry.authority.action_class)
     return no or _not_displacing(rights, replica, warrant)
+
+
+def _of_errand(no: No | None, action: Action) -> No | None:
+    """The same, about files instead of a replica that is none, with the way for people."""
+    if no is None:
+        return None
+    words = no.detail.replace(f"{action.replica}: ", f"{named(action)}: ", 1)
+    return No(no.code, f"{words}; a person can let it be done: {way(action.profile, action.host)}")
 
 
 def may_start(rights: Rights, a: Assignment) -> No | None:

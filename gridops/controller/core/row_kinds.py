@@ -22,6 +22,7 @@ KINDS: dict[str, type[Any]] = {
     "proposed": r.Proposed,
     "proposal_closed": r.ProposalClosed,
     "target_set": r.TargetSet,
+    "errand_approved": r.ErrandApproved,
     "apply_ended": r.ApplyEnded,
     "resumed": r.Resumed,
     "unlocked": r.Unlocked,

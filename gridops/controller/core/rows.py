@@ -118,6 +118,21 @@ class TargetSet:
 
 
 @record
+class ErrandApproved:
+    """A person let one advised step on a host's disk be done. The envelope goes with its grant."""
+
+    scope: ScopeName
+    errand: Digest
+    """Name of the step: its host and files."""
+    what: str
+    by: PersonName
+    envelope: str
+    need: int
+    """So many people have to say so."""
+    until_ms: int
+
+
+@record
 class ApplyEnded:
     """An apply by people is over: done, failed, superseded or expired. Releases the scope's lock."""
 
@@ -322,6 +337,7 @@ Row = (
     | Proposed
     | ProposalClosed
     | TargetSet
+    | ErrandApproved
     | ApplyEnded
     | Resumed
     | Unlocked

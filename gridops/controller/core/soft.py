@@ -17,6 +17,7 @@ from gridops.model.intent import Desired, Intent
 from gridops.model.plan import Plan
 from gridops.model.policy import Automatic, Mode
 from gridops.model.snapshot import HostReport
+from gridops.planner.actions import Step
 from gridops.protocol.fresh import Pulse
 from gridops.protocol.messages import Heartbeat
 from gridops.trust.root import RootChain
@@ -81,6 +82,8 @@ class ScopeSoft:
     """Decisions that automatic mode carried out, and when: one attempt per digest and cooldown."""
     held: tuple[str, ...] = ()
     """Why decisions wait, for people; replaced with each plan."""
+    errands: tuple[Step, ...] = ()
+    """What the newest advice would have done on disks now; replaced at each pass."""
     waits: tuple[str, ...] = ()
     """Why steps wait, for people; replaced at each pass."""
     timed: bool = False

@@ -57,6 +57,16 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
+class Yes:
+    """One person's word for one advised step on a host's disk."""
+
+    by: PersonName
+    envelope: str
+    need: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Warrant:
     """By what right commands for one replica may be given, and until when."""
 
@@ -139,6 +149,8 @@ class ScopeBook:
     """Seat and launch on which a replica of the target was started once: starting it there again is repair."""
     again: dict[ReplicaId, Attempt] = field(default_factory=dict)
     """How often lately somebody decided to start a replica again on its seat: the next decision waits longer."""
+    errands: dict[Digest, tuple[Yes, ...]] = field(default_factory=dict)
+    """Advised steps on disks that people let be done, by the step's name, until they were."""
     restored: tuple[Terms, ...] = ()
     """Terms of the plan that a rebuild found in force: what a process that was found running is taken to act by."""
 
