@@ -32,6 +32,9 @@ def advice(
     ctx: typer.Context,
     profile: Annotated[str | None, typer.Argument(metavar="PROFILE", help="Whose files.")] = None,
     host: Annotated[str | None, typer.Argument(metavar="HOST", help="On which host.")] = None,
+    step: Annotated[
+        str | None, typer.Option("--step", metavar="DIGEST", help="First digits of the step, if several are advised.")
+    ] = None,
     who: As = None,
     controller: Controller = None,
 ) -> None:
@@ -48,14 +51,14 @@ def advice(
     """
     context = context_of(ctx)
     context.check(("text", "json"))
-    if (profile is None) != (host is None):
+    if (profile is None) != (host is None) or (step is not None and host is None):
         raise Usage("name both PROFILE and HOST, or neither")
     found = _advised(context, controller)
     if profile is None or host is None:
         shown = {"schema": "gridops.advice/1", "errands": found}
         context.emit({"text": lambda: "\n".join(lines(found, None)), "json": lambda: dump_json(shown)})
         return
-    one = choose(found, profile, host)
+    one = choose(found, (profile, host), step)
     if one["by_itself"]:
         context.say(f"the mode of {one['scope']} does this by itself; your word is recorded all the same")
     answer = desk(context, who, controller).ask("errand", scope=ScopeName(one["scope"]), errand=Digest(one["errand"]))
@@ -73,15 +76,25 @@ def _advised(context: Context, controller: str | None) -> list[Doc]:
     return [{"scope": scope["scope"], **errand} for scope in scopes for errand in scope.get("errands", [])]
 
 
-def choose(found: list[Doc], profile: str, host: str) -> Doc:
-    """The one step that is meant. Raises Failed."""
-    matching = [one for one in found if (one["profile"], one["host"]) == (profile, host)]
+def choose(found: list[Doc], meant: tuple[str, str], step: str | None = None) -> Doc:
+    """The one step that is meant, by profile and host, and by its digits where that is not enough. Raises Failed."""
+    there = [one for one in found if (one["profile"], one["host"]) == meant]
+    matching = [one for one in there if step is None or short_of(one).startswith(step.removeprefix("sha256:"))]
     if not matching:
-        raise Failed(f"nothing is advised for {profile} on {host} now", hints=("what is: gridops advice",))
+        which = "nothing is advised" if step is None else f"no step {step} is advised"
+        raise Failed(f"{which} for {meant[0]} on {meant[1]} now", hints=("what is: gridops advice",))
     if len(matching) > 1:
-        names = " and ".join(f"{one['kind']} in {one['scope']}" for one in matching)
-        raise Failed(f"more than one step is advised there: {names}", hints=("name the scope: --scope SCOPE",))
+        names = [
+            f"{one['kind']} of {render_bytes(one['size_bytes'])} in {one['scope']}: --step {short_of(one)[:12]}"
+            for one in matching
+        ]
+        raise Failed("more than one step is advised there: name one", hints=names)
     return matching[0]
+
+
+def short_of(one: Doc) -> str:
+    """The digits of a step's name."""
+    return str(one["errand"]).removeprefix("sha256:")
 
 
 def lines(found: list[Doc], width: int | None) -> Iterator[str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from gridops.base.ids import ScopeName
 from gridops.controller import documents as d
 from gridops.controller.core import errands
-from gridops.controller.core.apply import needs
+from gridops.controller.core.advised import who_may
 from gridops.controller.core.modes import permitted
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State
 from gridops.model.action import Action, Evict, Load
 from gridops.model.advice import Advice
 from gridops.model.intent import Desired
-from gridops.planner.authority import ERRANDS, errand
+from gridops.planner.authority import errand
 
 
 def errand_docs(state: State, soft: Soft, desired: Desired, scope: ScopeName, now_ms: int) -> tuple[d.ErrandDoc, ...]:
@@ -25,14 +25,13 @@ def errand_docs(state: State, soft: Soft, desired: Desired, scope: ScopeName, no
     found = []
     for step in own.errands:
         action, group = step.action, errand(step.action)
-        line = "evict" if isinstance(action, Evict) else "prefetch"
-        need, people = needs(soft.chain, desired.approvals, ERRANDS[line][1])
+        need, people = who_may(soft.chain, desired.approvals, action)
         size, detail = _about(advice or Advice(), action)
         itself = standing.automatic and group in standing.mode.automatic.allow and soft.chain.root.standing
         found.append(
             d.ErrandDoc(
                 errand=errands.key_of(action),
-                kind=line,
+                kind=errands.line_of(action),
                 host=action.host,
                 profile=action.profile,
                 size_bytes=size,
@@ -51,7 +50,10 @@ def _about(advice: Advice, action: Action) -> tuple[int, str]:
     if isinstance(action, Evict):
         gone = next((e for e in advice.evict if (e.host, e.files) == (action.host, action.files)), None)
         return (gone.size_bytes, gone.detail) if gone is not None else (0, "")
-    comes = next((p for p in advice.prefetch if (p.host, p.profile) == (action.host, action.profile)), None)
-    if comes is not None:
-        return comes.size_bytes, comes.detail
-    return sum(f.size_bytes for f in action.artifact.files) if isinstance(action, Load) else 0, ""
+    if not isinstance(action, Load):
+        return 0, ""
+    files = {f.sha256 for f in action.artifact.files}
+    for one in advice.prefetch:
+        if (one.host, one.profile) == (action.host, action.profile) and files.issuperset(one.files):
+            return one.size_bytes, one.detail
+    return sum(f.size_bytes for f in action.artifact.files), ""

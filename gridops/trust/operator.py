@@ -20,6 +20,8 @@ from gridops.trust.root import RoleName, RootChain
 
 Verb = Literal["apply", "freeze", "thaw", "invite", "write_off", "reject", "unlock", "errand"]
 _TIGHTENING = frozenset({"freeze", "reject"})
+_APPROVING = frozenset({"errand"})
+"""Requests that are an approval themselves, so that only an approver's key will do."""
 COMPARE = (
     "compare `date -u` here with the time in `gridops status -o json`, and set the clock that is wrong right (NTP)"
 )
@@ -76,6 +78,9 @@ def open_operator(text: str | bytes, chain: RootChain, now_ms: int) -> OperatorR
     holders = sorted({chain.holder(key) or "" for key in opened.signers})
     if holders != [request.by]:
         raise Refusal(codes.GO414.code, f"a request by {request.by} is signed with the key of {', '.join(holders)}")
+    if request.verb in _APPROVING and not set(opened.signers) & set(chain.keys(RoleName.APPROVER)):
+        needed = f"`{request.verb}` needs an approver key of root {chain.root.version}"
+        raise Refusal(codes.GO414.code, f"{needed}, and {request.by}'s key has the role change")
     _require_in_time(request, now_ms)
     if request.verb not in _TIGHTENING:
         chain.require_fresh(now_ms)

@@ -35,11 +35,17 @@ def test_each_step_says_what_it_needs_and_how() -> None:
 
 
 def test_one_step_is_meant_or_none() -> None:
-    assert command.choose([STEP, GONE], "chat", "anvil") is GONE
+    assert command.choose([STEP, GONE], ("chat", "anvil")) is GONE
     with pytest.raises(Failed, match="nothing is advised for chat on nowhere"):
-        command.choose([STEP], "chat", "nowhere")
-    with pytest.raises(Failed, match="more than one step"):
-        command.choose([STEP, STEP | {"scope": "lab"}], "chat", "forge")
+        command.choose([STEP], ("chat", "nowhere"))
+    other = STEP | {"errand": "sha256:" + "b" * 64}
+    with pytest.raises(Failed, match="more than one step") as caught:
+        command.choose([STEP, other], ("chat", "forge"))
+    assert caught.value.hints[1] == f"prefetch of 3 GiB in default: --step {'b' * 12}"
+    assert command.choose([STEP, other], ("chat", "forge"), "bbb") is other
+    assert command.choose([STEP, other], ("chat", "forge"), other["errand"]) is other
+    with pytest.raises(Failed, match="no step ccc is advised for chat on forge"):
+        command.choose([STEP, other], ("chat", "forge"), "ccc")
 
 
 class Asked:

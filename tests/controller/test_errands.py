@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from gridops.base import limits
 from gridops.base.errors import Refusal
-from gridops.base.ids import ConfigName, Digest, HostId, PersonName, ProfileName
+from gridops.base.ids import ConfigName, Digest, HostId, PersonName, ProfileName, ScopeName
 from gridops.controller import documents as d
 from gridops.controller import views
 from gridops.controller.core import advised as advised_core
@@ -211,6 +212,52 @@ def test_so_many_people_as_the_risk_needs_say_so_and_nobody_else(fleet: Fleet) -
     asked = advised_core.Asked(open_operator(fleet.request("errand", desk.now, errand=key), fleet.chain, desk.now), "e")
     with pytest.raises(Refusal, match="mira may not let that be done"):
         advised_core.approve(state, desk.controller.soft, replace(desired, approvals=policy), asked, desk.now)
+
+
+def test_a_word_counts_once_and_only_in_its_scope(fleet: Fleet) -> None:
+    desk = recommended(fleet, prefetch())
+    one = shown(desk).errand
+    with pytest.raises(Refusal, match="not advised now"):
+        desk.ask("errand", scope=ScopeName("lab"), errand=one)
+    text = fleet.request("errand", desk.now, errand=one)
+    run(desk.planning.operator(text))
+    desk.beat()
+    desk.beat()
+    assert done(desk) == ["load"]
+    alpha(desk).room.cached.discard(FILE)
+    desk.beat()
+    with pytest.raises(Refusal, match="was used already"):
+        run(desk.planning.operator(text))
+    assert desk.book().errands == {}
+
+
+def test_who_may_is_as_for_an_approval(fleet: Fleet) -> None:
+    desk = recommended(fleet, prefetch())
+    (step,) = desk.controller.soft.scope(DEFAULT).errands
+    desired = desk.state.accepted.desired
+    roster = RoleMembers(role="oncall", people=(PersonName("ada"), PersonName("mira")))
+    policy = replace(desired.approvals, roles=(roster,))
+    assert advised_core.who_may(fleet.chain, policy, step.action) == (1, {"mira"}), "ada holds no approver's key"
+    root = fleet.chain.root
+    roles = tuple(replace(held, threshold=2) if held.name == "approver" else held for held in root.roles)
+    strict = replace(fleet.chain, root=replace(root, roles=roles))
+    assert advised_core.who_may(strict, policy, step.action)[0] == 2, "never fewer than the root wants"
+
+
+def test_a_journal_that_cannot_be_trusted_takes_no_word(fleet: Fleet) -> None:
+    desk = recommended(fleet, prefetch())
+    desk.state.distrust = "its journal is older than the fleet"
+    with pytest.raises(Refusal, match="older than the fleet") as caught:
+        desk.ask("errand", errand=shown(desk).errand)
+    assert caught.value.code == "GO429"
+
+
+def test_more_words_than_a_grant_may_carry_are_left_out(fleet: Fleet) -> None:
+    desk = recommended(fleet, prefetch())
+    (step,) = desk.controller.soft.scope(DEFAULT).errands
+    said = tuple(Yes(PersonName(f"p{n}"), f"e{n}", 2, desk.now + 10) for n in range(limits.SIGNATURES + 1))
+    desk.state.scopes[DEFAULT].errands[errands.key_of(step.action)] = said
+    assert len(errands.spoken(desk.state, DEFAULT, step.action, desk.now)) == limits.SIGNATURES
 
 
 def test_where_the_mode_does_it_nobody_has_to_say_so(fleet: Fleet) -> None:

@@ -37,6 +37,14 @@ def test_approvers_and_authors_of_changes_are_heard(who: str) -> None:
     assert open_operator(signed(who), CHAIN, NOW) == request(who)
 
 
+def test_a_request_that_is_an_approval_itself_needs_an_approver_key() -> None:
+    step = Digest("sha256:" + "a" * 64)
+    assert open_operator(signed("mira", verb="errand", errand=step), CHAIN, NOW).errand == step
+    with pytest.raises(Refusal, match="lee's key has the role change") as caught:
+        open_operator(signed("lee", verb="errand", errand=step), CHAIN, NOW)
+    assert caught.value.code == "GO414"
+
+
 def test_all_fields_arrive() -> None:
     fields = {
         "scope": ScopeName("default"),

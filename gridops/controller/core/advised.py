@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gridops.base.codes.control import GO416, GO430
+from gridops.base.codes.control import GO416, GO429, GO430
 from gridops.base.codes.trust import GO414
 from gridops.base.errors import Refusal
-from gridops.base.ids import ScopeName
+from gridops.base.ids import PersonName, ScopeName
 from gridops.controller.core import rows as r
 from gridops.controller.core.apply import needs
 from gridops.controller.core.errands import key_of, line_of
@@ -21,10 +21,13 @@ from gridops.controller.core.learned import named
 from gridops.controller.core.modes import permitted
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State
+from gridops.model.action import Action
 from gridops.model.intent import Desired
+from gridops.model.policy import ApprovalPolicy
 from gridops.planner.actions import Step
 from gridops.planner.authority import ERRANDS
 from gridops.trust.operator import OperatorRequest
+from gridops.trust.root import RoleName, RootChain
 
 Said = tuple[r.ErrandApproved, dict[str, Any]]
 
@@ -40,12 +43,14 @@ class Asked:
 def approve(state: State, soft: Soft, desired: Desired, asked: Asked, now_ms: int) -> Said:
     """The row for a person's word, and the answer. Raises Refusal: not advised now, or not by this person."""
     request = asked.request
+    if state.distrust is not None:
+        raise Refusal(GO429.code, state.distrust, hints=(GO429.remedy,))
     scope, step = _meant(soft, request)
     standing = permitted(state, scope, now_ms)
     if standing.observes:
         because = standing.mode.reason or "; ".join(standing.because) or "nothing is done"
         raise Refusal(GO416.code, f"scope {scope} is in mode observe: {because}", hints=(GO416.remedy,))
-    need, people = needs(soft.chain, desired.approvals, ERRANDS[line_of(step.action)][1])
+    need, people = who_may(soft.chain, desired.approvals, step.action)
     if request.by not in people:
         who = f"who may: {', '.join(sorted(people)) or 'nobody'}"
         raise Refusal(GO414.code, f"{request.by} may not let that be done", hints=(who,))
@@ -60,6 +65,14 @@ def approve(state: State, soft: Soft, desired: Desired, asked: Asked, now_ms: in
     )
     others = {yes.by for yes in state.scope(scope).errands.get(row.errand, ()) if now_ms < yes.until_ms}
     return row, {"scope": scope, "what": row.what, "need": need, "approved_by": sorted({*others, request.by})}
+
+
+def who_may(chain: RootChain, policy: ApprovalPolicy, action: Action) -> tuple[int, frozenset[PersonName]]:
+    """How many people have to say so, and which: as for an approval, never fewer than the root wants of approvers, and
+    nobody who holds no approver's key, whatever a roster says."""
+    need, people = needs(chain, policy, ERRANDS[line_of(action)][1])
+    approvers = {chain.holder(key) for key in chain.keys(RoleName.APPROVER)}
+    return max(need, chain.threshold(RoleName.APPROVER)), frozenset(p for p in people if p in approvers)
 
 
 def _meant(soft: Soft, request: OperatorRequest) -> tuple[ScopeName, Step]:

@@ -6,6 +6,7 @@ the step was done. It keeps nothing alive: advice that has gone takes the step w
 
 from __future__ import annotations
 
+from gridops.base import limits
 from gridops.base.ids import Digest, HostId, PersonName, ProfileName, ScopeName
 from gridops.controller.core.state import State
 from gridops.model.action import Action, Evict
@@ -26,7 +27,7 @@ def spoken(state: State, scope: ScopeName, action: Action, now_ms: int) -> tuple
     """The signed words by which a step may be done; none while too few people have said so."""
     valid = [yes for yes in state.scope(scope).errands.get(key_of(action), ()) if now_ms < yes.until_ms]
     enough = bool(valid) and len({yes.by for yes in valid}) >= max(yes.need for yes in valid)
-    return tuple(yes.envelope for yes in valid) if enough else ()
+    return tuple(yes.envelope for yes in valid)[: limits.SIGNATURES] if enough else ()
 
 
 def people_of(state: State, scope: ScopeName, action: Action, now_ms: int) -> tuple[PersonName, ...]:
