@@ -18,11 +18,16 @@ from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
 from gridops_agent.core.events import Ended, GivenBack, Stuck
 from gridops_agent.core.state import Handle, Held
-from gridops_agent.keep.base import FORCE_STEPS, STOP_STEPS, Proof, Steps
+from gridops_agent.keep.base import FORCE_STEPS, HUNG_STEPS, STOP_STEPS, Proof, Steps
 from gridops_agent.memory import Memory
 from gridops_agent.tools import Tell, Tools
 
 _POLL_S = 0.1
+UNTOLD = "the engine does not say whether it is idle"
+HUNG_S = 5.0
+"""After so long without an answer, and with nothing of the front's with it, an engine hangs (`Stops.hangs`)."""
+_IN_A_ROW_S = 30.0
+"""Two questions that are further apart say nothing of the time between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,21 @@ class Stops:
         self._memory = memory
         self._tools = tools
         self._tell = tell
+        self._untold: dict[Digest, tuple[float, float]] = {}
+        """Engines that were asked and did not say whether they are idle: since when, and when last."""
 
     async def in_flight(self, held: Held) -> str:
         """What is still being worked on, in words; empty when it is known to be nothing."""
+        work = await self._work(held)
+        if work == UNTOLD:
+            now = asyncio.get_running_loop().time()
+            since, last = self._untold.get(held.body, (now, now))
+            self._untold[held.body] = (since if now - last < _IN_A_ROW_S else now, now)
+        else:
+            self._untold.pop(held.body, None)
+        return work
+
+    async def _work(self, held: Held) -> str:
         count = self._tools.front.in_flight[held.body]
         if count:
             return f"{count} requests are in flight at the front"
@@ -56,14 +73,32 @@ class Stops:
             return ""  # the front's own count is all there is
         busy = await adapter.busy(self._tools.http, door) if adapter is not None else None
         if busy is None:
-            return "the engine does not say whether it is idle"
+            return UNTOLD
         return f"{busy} generations are running by the engine's own count" if busy else ""
 
-    async def idle(self, held: Held) -> None:
-        """Wait until nothing is in flight, however long that takes."""
+    def hangs(self, held: Held) -> bool:
+        """Whether an engine works for nobody, and has said nothing about itself for so long that it never may again.
+
+        Only the front's own count can tell, so only of an engine that nobody else can ask: the agent chose its port and
+        made its key. Any other may be at work for callers that no count here knows. For an owner who wants his
+        memory; a command of the controller takes what is untold for work, and has its approved force.
+        """
+        handle = held.handle
+        since, last = self._untold.get(held.body, (0.0, 0.0))
+        if handle is None or last - since < HUNG_S:
+            return False
+        adapter = self._tools.adapter(held.warm.launch.engine)
+        keyed = adapter is not None and adapter.abilities.keyed and bool(handle.key_file)
+        alone = keyed and not handle.taken and self._tools.keepers.chose_port(held.warm.launch, handle)
+        return alone and not self._tools.front.in_flight[held.body]
+
+    async def idle(self, held: Held) -> Steps:
+        """Wait until nothing is in flight, however long that takes; answers how it is to be stopped then."""
         while True:
             if not await self.in_flight(held):
-                return
+                return STOP_STEPS
+            if self.hangs(held):
+                return HUNG_STEPS
             await asyncio.sleep(_POLL_S)
 
     async def drain(self, body: Digest, drain: Drain) -> None:
@@ -110,6 +145,7 @@ class Stops:
             await self._tell(GivenBack(held.body))
             return Left(codes.GIVEN_BACK.code, "given back at the host: it runs on")
         await releases.before(held, self._tell)
+        self._untold.pop(held.body, None)
         stopped = await keepers.stop(held.body, handle, steps)
         if not stopped.gone:
             doubt = await keepers.prove(held.body, handle) is Proof.NOT_OURS

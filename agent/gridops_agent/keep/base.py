@@ -26,6 +26,8 @@ STOP_STEPS = ((signal.SIGTERM, 6.0), (signal.SIGTERM, 3.0), (signal.SIGKILL, 5.0
 """llama-server leaves at once on a second TERM; only what ignores both is killed."""
 FORCE_STEPS = ((signal.SIGTERM, 0.5), (signal.SIGTERM, 2.0), (signal.SIGKILL, 5.0))
 """For work that people have approved to cut: no time is left for it."""
+HUNG_STEPS = ((signal.SIGTERM, 2.0), (signal.SIGTERM, 1.0), (signal.SIGKILL, 5.0))
+"""For what says nothing any more and works for nobody: its owner waits for the memory."""
 
 Steps = tuple[tuple[int, float], ...]
 """Signals in order, each with the seconds that are waited for its effect."""

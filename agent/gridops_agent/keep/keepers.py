@@ -49,6 +49,11 @@ class Keepers:
             return unit
         return self._by_kind[self._ways.get(launch.engine, self.child.kind)]
 
+    def chose_port(self, launch: Launch, handle: Handle) -> bool:
+        """Whether port and key of an engine are this agent's choice, so that nobody else was told the way to it."""
+        keeper = self.of(handle)
+        return keeper is not None and keeper.place(launch) is None
+
     def of(self, handle: Handle) -> Keeper | None:
         """Who knows a handle; None when nothing on this host does any more."""
         return self._by_kind.get(handle.keeper)

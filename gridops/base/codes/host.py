@@ -111,6 +111,13 @@ DRAIN_TIMEOUT = Code(
     "The drain's grace ended with requests still running. The process is left alive; nothing was cut. Consumed.",
     "Wait, or apply an approved plan that forces the unload.",
 )
+ENGINE_HUNG = Code(
+    "engine_hung",
+    "an engine that hung was ended",
+    "This host gave memory back, the engine did not say for some seconds whether it works, and no request was with it "
+    "at the front, which is the only way to it. It was ended; nothing in flight was cut.",
+    "Read the engine's log on the host. It is started again when the host takes work.",
+)
 NOT_OURS = Code(
     "not_ours",
     "cannot be proved to be ours",
