@@ -37,6 +37,7 @@ DROPS_MOST = 256
 WANTING = 512
 PINS = 16
 PUZZLE_HOSTS = 256
+FILL_CELLS = 16_384
 GAIN_MS = 60_000
 NEWCOMERS = 8
 BETTER_HOSTS = 8
@@ -265,6 +266,15 @@ TABLE: tuple[Constant, ...] = (
         "bound of work: hosts of one search; a smaller fleet is taken in whole",
         "better plans of large full fleets, twice as slow",
         "quicker and worse",
+        "half: nothing; twice: nothing",
+    ),
+    Constant(
+        "FILL_CELLS",
+        FILL_CELLS,
+        "parts of a host's room",
+        "how exactly the bound adds sizes up: a few cells are less than any size, and a host takes some 10 us",
+        "twice the work, and hardly a sum that is told apart from the next one",
+        "a host that cannot be filled is taken for full",
         "half: nothing; twice: nothing",
     ),
     Constant(

@@ -61,7 +61,7 @@ def rents(puzzle: Puzzle) -> dict[int, list[int]]:
 
 
 def _market(puzzle: Puzzle, kinds: list[int], heaviest: int) -> _Market:
-    memory, slots = all_room(puzzle)
+    memory, slots = all_room(puzzle, range(len(puzzle.on)))
     used = usable(puzzle, kinds)
     room = [max(1, sum(max(0, free[c]) for c in columns)) for free, columns in zip(memory, used, strict=True)]
     count = dict.fromkeys(kinds, 0)
