@@ -352,3 +352,34 @@ def test_a_long_reason_cuts_no_command(fleet: Fleet) -> None:
     gives_up(desk, detail="x" * 290)
     desk.settle(2)
     assert shown(desk).endswith(f"; gridops apply {short(desk.proposal().decisions_digest)}")
+
+
+@pytest.mark.parametrize("resumed", [False, True], ids=["a new plan", "resume"])
+def test_an_apply_whose_replica_is_given_up_is_over_and_holds_no_lock(fleet: Fleet, resumed: bool) -> None:
+    """Its commands succeeded, then the host tried it no more, while another step of the apply still waited."""
+    fleet.begin(**{"profiles.d/coder.yaml": HERE, "profiles.d/zoo.yaml": profile("zoo")})
+    desk = Desk(fleet)
+    desk.settle(2)
+    plan = desk.proposal()
+    assert sorted(d.replica for d in plan.to_do) == ["coder/1", "zoo/1"]
+    desk.apply()
+    while "coder/1" not in desk.ready():
+        assert desk.book().under_way is not None
+        desk.settle(1)
+    gives_up(desk)
+    desk.settle()
+    apply = desk.book().applies[-1]
+    assert (apply.outcome, desk.book().under_way) == ("failed", None)
+    failure = apply.failures["coder/1"]
+    assert (failure.host, failure.outcome) == ("alpha", "given up")
+    assert failure.detail == "restart on alpha: failed 4 times, last: exit code 1"
+    document = views.status(desk.controller.view()).scopes[0].apply
+    assert document is not None
+    steps = {s.replica: (s.state, s.phase, s.detail) for s in document.steps}
+    assert steps["coder/1"] == ("failed", "given up", failure.detail)
+    same(desk)
+    assert desk.ask("apply", plan=plan.id, resume=True)["resumed"] if resumed else desk.apply()["applied"]
+    desk.settle()
+    assert desk.ready() == ["coder/1", "zoo/1"]
+    assert desk.book().applies[-1].outcome == "done"
+    desk.controller.close()

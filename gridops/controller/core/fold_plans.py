@@ -15,6 +15,7 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.learned import count_again, trim
 from gridops.controller.core.state import (
     Apply,
+    Failure,
     Proposal,
     ScopeBook,
     State,
@@ -100,6 +101,8 @@ def _apply_ended(state: State, row: r.ApplyEnded, at_ms: int) -> None:
     apply = book_of(state, row.scope).under_way
     if apply is not None and row.plan in apply.names:
         apply.outcome, apply.ended_ms = row.outcome, at_ms
+        for one in row.gave_up:
+            apply.failures[one.replica] = Failure(one.host, "start", "given up", None, one.detail, at_ms)
 
 
 def _resumed(state: State, row: r.Resumed, at_ms: int) -> None:

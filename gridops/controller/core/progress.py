@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from gridops.base.ids import HostId, ReplicaId
 from gridops.controller.core import rows as r
+from gridops.controller.core.given_up import given_up
 from gridops.controller.core.observe import fresh, unseen_success
 from gridops.controller.core.reconcile import PATIENCE_MS, Outcome
 from gridops.controller.core.rights import Rights
@@ -22,6 +23,7 @@ from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import Apply, Failure
 from gridops.model.plan import Decision, DecisionKind
 from gridops.planner.actions import Step
+from gridops.planner.world import GivenUp
 from gridops.protocol import outbox as ob
 
 LOCK_IDLE_MS = 900_000
@@ -50,9 +52,14 @@ class Progress:
 
 def progress(apply: Apply, rights: Rights, view: tuple[Soft, Roster], outcome: Outcome) -> tuple[Progress, ...]:
     """Every decision of an apply that does something, in order."""
-    return tuple(
-        _one(d, apply, rights, view, outcome) for d in apply.plan.decisions if d.kind is not DecisionKind.CANNOT_PLACE
-    )
+    down = {g.replica: g for g in given_up(rights, *view)}
+    found = []
+    for decision in apply.plan.decisions:
+        if decision.kind is DecisionKind.CANNOT_PLACE:
+            continue
+        lost = down.get(rights.now_called(decision.replica))
+        found.append(_one(decision, apply, rights, view, outcome) if lost is None else _lost(decision, apply, lost))
+    return tuple(found)
 
 
 def ended(apply: Apply, rights: Rights, lines: tuple[Progress, ...]) -> r.ApplyEnded | None:
@@ -67,7 +74,26 @@ def ended(apply: Apply, rights: Rights, lines: tuple[Progress, ...]) -> r.ApplyE
         over = "expired"
     if over is None:
         return None
-    return r.ApplyEnded(scope=rights.scope, plan=apply.plan.id, outcome=over)
+    return r.ApplyEnded(scope=rights.scope, plan=apply.plan.id, outcome=over, gave_up=_gave_up(lines, apply))
+
+
+def _lost(decision: Decision, apply: Apply, lost: GivenUp) -> Progress:
+    """Nobody starts it by itself any more: waiting would hold the lock for nothing."""
+    host = _place(decision)
+    known = apply.failures.get(decision.replica)
+    if known is None and host is not None:
+        known = Failure(host, "start", "given up", None, lost.cause.detail, apply.moved_ms)
+    return Progress(decision, StepState.FAILED, "given up", host, known)
+
+
+def _gave_up(lines: tuple[Progress, ...], apply: Apply) -> tuple[r.GaveUp, ...]:
+    """What failed by being given up, and is not among the failures of the apply yet."""
+    return tuple(
+        r.GaveUp(replica=line.decision.replica, host=line.failure.host, detail=line.failure.detail or "")
+        for line in lines
+        if line.state is StepState.FAILED and line.failure is not None
+        if line.decision.replica not in apply.failures and line.failure.kind == "start"
+    )
 
 
 def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Roster], outcome: Outcome) -> Progress:

@@ -7,7 +7,7 @@ journals are replayed by new programs; a kind is never renamed.
 
 from __future__ import annotations
 
-from gridops.base.ids import CommitId, Digest, HostId, PersonName, PlanId, ProfileName, ScopeName
+from gridops.base.ids import CommitId, Digest, HostId, PersonName, PlanId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import record
 from gridops.model.fleet import Drain
 from gridops.model.intent import Desired
@@ -133,12 +133,23 @@ class ErrandApproved:
 
 
 @record
+class GaveUp:
+    """A replica whose commands succeeded, and which is down now and stays so: its host tries it no more."""
+
+    replica: ReplicaId
+    host: HostId
+    detail: str
+
+
+@record
 class ApplyEnded:
     """An apply by people is over: done, failed, superseded or expired. Releases the scope's lock."""
 
     scope: ScopeName
     plan: PlanId
     outcome: str
+    gave_up: tuple[GaveUp, ...] = ()
+    """What failed without any command of the apply having failed; commands that failed are known by their receipts."""
 
 
 @record
