@@ -16,7 +16,7 @@ from gridops import __version__
 from gridops.base.canon import digest
 from gridops.base.codes.trust import PLAN_EDITED
 from gridops.base.errors import Bug, ConfigError, Failed, GridopsError, Refusal, Unreachable
-from gridops.base.ids import Digest, HostId, ReplicaId, ScopeName
+from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import Malformed, from_data
 from gridops.cli.client import connect, fleet_settings, root_of
 from gridops.cli.output import Context, Usage
@@ -29,13 +29,13 @@ from gridops.files.projection import PlanBranch
 from gridops.files.tree import WorkingTree
 from gridops.model.intent import Intent
 from gridops.model.learned import Learned
-from gridops.model.plan import Cause, Change, Plan
+from gridops.model.plan import Cause, Change, Plan, Seat
 from gridops.model.snapshot import Snapshot, SnapshotSource
 from gridops.planner.check import check
 from gridops.planner.declared import declared_snapshot
 from gridops.planner.planner import Inputs
 from gridops.planner.planner import plan as make_plan
-from gridops.planner.world import GivenUp
+from gridops.planner.world import GivenUp, Stray
 from gridops.trust.root import RoleName
 
 CONTROLLER_TIMEOUT_S = 3.0
@@ -56,6 +56,7 @@ class Seen:
     learned: Learned | None = None
     written_off: frozenset[HostId] = frozenset()
     given_up: Mapping[ScopeName, tuple[GivenUp, ...]] | None = None
+    strays: Mapping[ScopeName, tuple[Stray, ...] | None] | None = None
     """What the controller has given up, by scope. None: whoever answered does not say, or nobody did."""
     under_way: frozenset[ReplicaId] = frozenset()
     """Replicas that are being loaded or started by a command."""
@@ -165,6 +166,7 @@ def inputs_of(place: Place, intent: Intent, scope: ScopeName, seen: Seen, now_ms
         waiting=seen.waiting.get(scope),
         written_off=seen.written_off,
         given_up=None if seen.given_up is None else seen.given_up.get(scope, ()),
+        strays=None if seen.strays is None else seen.strays.get(scope, ()),
         learned=seen.learned,
         prefetched=tuple(p for report in seen.snapshot.hosts for p in report.prefetched or ()),
         under_way=seen.under_way,
@@ -229,16 +231,34 @@ def seen_of(answer: Mapping[str, Any]) -> Seen:
         told = answer.get("circumstances")
         gone = frozenset(HostId(host) for host in answer.get("written_off", ()))
         given_up = None if told is None else {ScopeName(t["scope"]): _given_up(t) for t in told}
+        strays = None if told is None else {ScopeName(t["scope"]): _strays(t) for t in told}
         under_way = frozenset(ReplicaId(replica) for t in told or () for replica in t.get("under_way", ()))
     except (Malformed, LookupError, TypeError, ValueError) as error:
         raise Unreachable(f"the controller's snapshot is not of a form this version knows: {error}") from error
-    return Seen(snapshot, targets, since, waiting, learned, gone, given_up, under_way)
+    return Seen(snapshot, targets, since, waiting, learned, gone, given_up, strays, under_way)
 
 
 def _given_up(told: Mapping[str, Any]) -> tuple[GivenUp, ...]:
     return tuple(
         GivenUp(ReplicaId(g["replica"]), from_data(Cause, g["cause"]), from_data(Change, g["was"]))
         for g in told.get("given_up", ())
+    )
+
+
+def _strays(told: Mapping[str, Any]) -> tuple[Stray, ...] | None:
+    """None: a controller of before says nothing of them."""
+    listed = told.get("strays")
+    if listed is None:
+        return None
+    return tuple(
+        Stray(
+            ReplicaId(s["replica"]),
+            ProfileName(s["profile"]),
+            from_data(Seat, s["seat"]),
+            from_data(Cause, s["cause"]),
+            tuple(from_data(Change, change) for change in s["was"]),
+        )
+        for s in listed
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gridops.base.ids import CommitId, Digest, HostId, KeyId, PersonName, PlanId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import record
 from gridops.model.learned import Learned
-from gridops.model.plan import Cause, Change, Decision, Plan, ReadSet, Retirement, Unplaced
+from gridops.model.plan import Cause, Change, Decision, Plan, ReadSet, Retirement, Seat, Unplaced
 from gridops.model.policy import ActionClass
 from gridops.model.snapshot import Residency, Snapshot
 from gridops.protocol.messages import Facts, Transfer
@@ -259,11 +259,23 @@ class GivenUpDoc:
 
 
 @record
+class StrayDoc:
+    """Processes of a replica that run where the plan in force does not want them, and are ended only if decided."""
+
+    replica: ReplicaId
+    profile: ProfileName
+    seat: Seat
+    cause: Cause
+    was: tuple[Change, ...]
+
+
+@record
 class CircumstancesDoc:
     """What the controller remembers of the plan in force and no host reports."""
 
     scope: ScopeName
     given_up: tuple[GivenUpDoc, ...] = ()
+    strays: tuple[StrayDoc, ...] | None = None
     under_way: tuple[ReplicaId, ...] = ()
     """Replicas whose load or start is commanded and has not ended."""
 

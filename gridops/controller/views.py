@@ -25,6 +25,7 @@ from gridops.controller.core.rights import Rights
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import Apply, ScopeBook, State
+from gridops.controller.core.strays import strays
 from gridops.controller.errand_docs import errand_docs
 from gridops.controller.faults import Fault
 from gridops.controller.models import models
@@ -104,6 +105,10 @@ def _circumstances(view: View, scope: ScopeName) -> d.CircumstancesDoc:
     return d.CircumstancesDoc(
         scope=scope,
         given_up=tuple(d.GivenUpDoc(replica=g.replica, cause=g.cause, was=g.was) for g in down),
+        strays=tuple(
+            d.StrayDoc(replica=s.replica, profile=s.profile, seat=s.seat, cause=s.cause, was=s.was)
+            for s in strays(rights, view.soft, view.roster)
+        ),
         under_way=tuple(sorted(under_way(rights))),
     )
 

@@ -25,7 +25,7 @@ from gridops.model.plan import (
 from gridops.planner.bindings import empty_sets, intent_ref, parent_digest, reads, snapshot_ref
 from gridops.planner.change_sets import tie
 from gridops.planner.choices import recorded
-from gridops.planner.diff import Reasons, decisions_digest, diff, side, side_of, terms_differences
+from gridops.planner.diff import Reasons, decisions_digest, diff, ends_stray, side, side_of, terms_differences
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.enough import Settled
 from gridops.planner.incumbents import Incumbent, Verdict, mark
@@ -33,6 +33,7 @@ from gridops.planner.learned import experience_of
 from gridops.planner.recall import Shelf
 from gridops.planner.report import notes, shortfalls, waiting
 from gridops.planner.targets import Targets, terms_of
+from gridops.planner.views import strays
 from gridops.planner.world import World
 
 
@@ -55,7 +56,7 @@ def assemble(
     compared = diff(side_of(inputs.parent, name), side(placement, launches, terms, name), reasons)
     decisions = tie(draft, targets, compared)
     digest = decisions_digest(decisions)
-    touched = {d.replica for d in decisions}
+    touched = {d.replica for d in decisions if not ends_stray(d)}
     return Plan(
         id=plan_id(inputs.now_ms, digest),
         fleet=inputs.fleet,
@@ -151,8 +152,19 @@ def _reasons(
         if item.origin is not None and item.origin.verdict is Verdict.RELEASE:
             causes[item.origin.former] = item.cause
             ending.add(item.origin.former)
+    beside = () if world.mass_stale else strays(world.inputs)  # after mass silence nothing is taken away
+    ending.update(s.replica for s in beside if s.profile not in world.profiles)
     costs = {r: _cost(world, s) for r, s in draft.seats.items() if s.cause is not None or r in again}
-    return Reasons(causes, costs, former, again, frozenset(ending), empty=bool(empty_sets(world)), unplaced=missing)
+    return Reasons(
+        causes,
+        costs,
+        former,
+        again,
+        frozenset(ending),
+        empty=bool(empty_sets(world)),
+        unplaced=missing,
+        strays=beside,
+    )
 
 
 def _changed(world: World, declared: Mapping[ProfileName, Terms]) -> dict[ProfileName, Cause]:

@@ -15,7 +15,7 @@ from gridops.base.record import with_one
 from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind
 from gridops.model.policy import ActionClass
 from gridops.planner.capacity import admits
-from gridops.planner.diff import carries_terms, is_term
+from gridops.planner.diff import carries_terms, ends_stray, is_term
 from gridops.planner.draft import Draft
 from gridops.planner.host_board import Claim, HostBoard
 from gridops.planner.incumbents import Incumbent, Verdict
@@ -117,7 +117,8 @@ def _by_host(decisions: Sequence[Decision]) -> tuple[dict[HostId, list[int]], di
     for n, decision in enumerate(decisions):
         if decision.target is not None and _occupies(decision):
             arriving.setdefault(decision.target.host, []).append(n)
-        if decision.source is not None and _vacates(decision):
+        # What runs beside the placement was never counted as room of it.
+        if decision.source is not None and _vacates(decision) and not ends_stray(decision):
             leaving.setdefault(decision.source.host, []).append(n)
     return arriving, leaving
 

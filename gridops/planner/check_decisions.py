@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gridops.base.ids import HostId, ProfileName, ReplicaId
-from gridops.model.plan import CauseKind, Decision, DecisionKind, Terms
+from gridops.base.ids import HostId, ProfileName, ReplicaId, short
+from gridops.model.plan import CauseKind, Decision, DecisionKind, Seat, Terms
 from gridops.model.policy import ActionClass, Risk
-from gridops.model.snapshot import HostState, ResidencyState
+from gridops.model.snapshot import HostState, Ownership, ResidencyState
 from gridops.planner.check_view import View
 
 REPAIRS = (CauseKind.HOST_LOST, CauseKind.UNHEALTHY, CauseKind.DRAIN, CauseKind.FAILED_START)
@@ -76,8 +76,41 @@ def _differences(view: View) -> Iterator[tuple[tuple[DecisionKind, ReplicaId], t
     for replica, old in view.before.items():
         if replica not in survives:
             yield (DecisionKind.REMOVE, replica), (old.seat, None)
+    for d in view.plan.decisions:
+        # Ended beside the placement: only what a host reports, and no seat asks for.
+        if d.kind is DecisionKind.REMOVE and d.source is not None and d.changes and _runs_beside(view, d, d.source):
+            yield (DecisionKind.REMOVE, d.replica), (d.source, None)
     for missing in view.plan.report.unplaced:
         yield (DecisionKind.CANNOT_PLACE, missing.replica), (None, None)
+
+
+def _runs_beside(view: View, d: Decision, first: Seat) -> bool:
+    """Every process that the decision names is a live one of this replica that the placement does without.
+
+    Where a seat of the replica is, one process of its command has to be left.
+    """
+    named = {tuple(c.old.split(" ")) for c in d.changes if c.field == "process"}
+    placed = view.placed.get(d.replica)
+    names = {d.replica} if placed is None else set(view.known_as(placed))
+    found: set[tuple[str, ...]] = set()
+    for report in view.reports.values():
+        if view.unheard(report.host) is not None:
+            continue
+        managed = (r for r in view.live(report.host) if r.ownership is Ownership.MANAGED)
+        mine = [r for r in managed if r.replica in names and r.incarnation is not None]
+        ended = [r for r in mine if (report.host, short(r.incarnation or "")) in named]
+        found |= {(report.host, short(r.incarnation or "")) for r in ended}
+        if placed is not None and placed.seat.host == report.host:
+            asked = [r for r in mine if r.identity == placed.launch and r.state is not ResidencyState.FAILED]
+            if asked and all(r in ended for r in asked):
+                return False
+    return found == named and first.host in {host for host, _ in named} and d.replica not in _taken_out(view)
+
+
+def _taken_out(view: View) -> set[ReplicaId]:
+    """Replicas of the parent that the placement has no more: theirs is another removal."""
+    stay = {old.replica for a in view.plan.placement if (old := view.former(a)) is not None}
+    return {replica for replica in view.before if replica not in stay}
 
 
 def _acts_otherwise(old: Terms | None, new: Terms | None) -> bool:

@@ -66,7 +66,7 @@ def change_sets(view: View) -> Iterator[str]:
         if placed is not None and d.replica in view.fresh:
             comes.setdefault((placed.seat.host, d.change_set), []).append(placed)
         old = view.former(placed) if placed is not None else None
-        if old is not None or d.kind is DecisionKind.REMOVE:
+        if old is not None or (d.kind is DecisionKind.REMOVE and d.replica in view.before):
             goes.setdefault(d.change_set, set()).add(old.replica if old is not None else d.replica)
     for (host, number), arrivals in sorted(comes.items()):
         before, gone = stood.get(host, []), goes.get(number, set())

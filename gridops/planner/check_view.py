@@ -113,6 +113,14 @@ class View:
             return "is drained"
         if self.declared:
             return None
+        if (why := self.unheard(host)) is not None:
+            return why
+        takes_work = report is not None and report.state in (HostState.ACCEPTING, HostState.THROTTLED)
+        return None if takes_work or report is None else f"is {report.state.value}"
+
+    def unheard(self, host: HostId) -> str | None:
+        """Why nothing that the host reports may be gone by, or None."""
+        report = self.reports.get(host)
         if not any(k.host == host and not k.expunged for k in self.desired.keys):
             return "is not admitted"
         if report is None:
@@ -120,7 +128,7 @@ class View:
         age, rule = self.clock - report.observed_ms, self.desired.planning.heartbeat
         if not -rule.future_skew_ms <= age <= rule.stale_after_ms or report.goodbye:
             return f"has a heartbeat of age {age} ms"
-        return None if report.state in (HostState.ACCEPTING, HostState.THROTTLED) else f"is {report.state.value}"
+        return None
 
     def wanted(self, profile: Profile) -> int:
         """Replicas that the profile asks for, pins on hosts of the scope included."""

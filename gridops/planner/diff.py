@@ -31,6 +31,7 @@ from gridops.model.plan import (
     Unplaced,
 )
 from gridops.planner.authority import Traits, classify
+from gridops.planner.world import Stray
 
 ORDER = (DecisionKind.PLACE, DecisionKind.MOVE, DecisionKind.CHANGE, DecisionKind.REMOVE, DecisionKind.CANNOT_PLACE)
 """How decisions are shown: what adds first, what takes away last."""
@@ -63,6 +64,8 @@ class Reasons:
     """Removals without a successor."""
     empty: bool = False
     unplaced: Sequence[Unplaced] = ()
+    strays: Sequence[Stray] = ()
+    """What runs beside the parent. Whoever is decided upon anyway brings the right to end it along."""
 
 
 def side_of(plan: Plan | None, name: Callable[[Launch], Digest] = identity) -> Side:
@@ -96,6 +99,10 @@ def diff(before: Side, after: Side, reasons: Reasons) -> tuple[Decision, ...]:
     if gone := [r for r in before.seats if r not in kept]:
         left = {a.profile for a in after.seats.values()} | {before.seats[r].profile for r in kept if r in before.seats}
         found += [_removed(before, r, reasons, left) for r in gone]
+    if reasons.strays:
+        decided = {d.keywords["replica"] for d in found}
+        left = {a.profile for a in after.seats.values()}
+        found += [_stray(s, reasons, left) for s in reasons.strays if s.replica not in decided]
     found += [_cannot(u, reasons) for u in reasons.unplaced]
     found.sort(key=lambda d: (ORDER.index(d.keywords["kind"]), replica_key(d.keywords["replica"])))
     return tuple(d(n=n, change_set=n) for n, d in enumerate(found, start=1))
@@ -156,6 +163,11 @@ def terms_differences(old: Terms | None, new: Terms | None) -> tuple[Change, ...
         ("timing.drain", exact_ms(old.timing.drain_ms), exact_ms(new.timing.drain_ms)),
     )
     return tuple(Change(field=name, old=a, new=b) for name, a, b in pairs if a != b)
+
+
+def ends_stray(decision: Decision) -> bool:
+    """The decision ends processes that run beside the placement; its replica may well go on standing elsewhere."""
+    return decision.kind is DecisionKind.REMOVE and any(c.field == "process" for c in decision.changes)
 
 
 def is_term(change: Change) -> bool:
@@ -254,6 +266,25 @@ def _removed(before: Side, replica: ReplicaId, reasons: Reasons, left: set[Profi
         risk=risk,
         cause=cause,
         source=old.seat,
+        last_replica=last,
+    )
+
+
+def _stray(stray: Stray, reasons: Reasons, left: set[ProfileName]) -> Unnumbered:
+    """The end of what runs beside the parent. The last of its profile only where no seat of it is left."""
+    last = stray.profile not in left
+    traits = Traits(ends=stray.replica in reasons.ending, last=last, empty=reasons.empty)
+    group, risk = classify(DecisionKind.REMOVE, stray.cause.kind, traits)
+    return partial(
+        Decision,
+        kind=DecisionKind.REMOVE,
+        replica=stray.replica,
+        profile=stray.profile,
+        action_class=group,
+        risk=risk,
+        cause=stray.cause,
+        source=stray.seat,
+        changes=stray.was,
         last_replica=last,
     )
 

@@ -14,7 +14,7 @@ from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
 from gridops.footprint.need import identity
 from gridops.model.plan import Assignment, Decision, DecisionKind, Plan, ReadSet, Retirement, Terms
 from gridops.planner.assemble import plan_id
-from gridops.planner.diff import carries_terms, decisions_digest
+from gridops.planner.diff import carries_terms, decisions_digest, ends_stray
 
 
 def restrict(plan: Plan, parent: Plan | None, keep: frozenset[int]) -> Plan:
@@ -27,7 +27,7 @@ def restrict(plan: Plan, parent: Plan | None, keep: frozenset[int]) -> Plan:
     digest = decisions_digest(kept)
     known = {identity(n): n for n in (*(parent.launches if parent is not None else ()), *plan.launches)}
     used = {a.launch for a in placement}
-    touched = {d.replica for d in kept}
+    touched = {d.replica for d in kept if not ends_stray(d)}
     return replace(
         plan,
         id=plan_id(plan.created_ms, digest),

@@ -15,6 +15,7 @@ from gridops.model.plan import Cause, CauseKind, Plan, Retirement, Terms
 from gridops.model.profile import Profile
 from gridops.planner.incumbents import Incumbent, Verdict, mark
 from gridops.planner.sizing import Size, Sizes
+from gridops.planner.views import strays
 from gridops.planner.world import World
 
 
@@ -103,7 +104,8 @@ def retirements(world: World, renamed: set[ProfileName], removed: Sequence[Incum
     """Profiles whose target is zero until somebody declares them again."""
     parent, inputs = world.inputs.parent, world.inputs
     found = {r.profile: r for r in parent.retirements} if parent is not None else {}
-    for name in sorted({i.assignment.profile for i in removed} - set(world.profiles) - renamed):
+    ended = {i.assignment.profile for i in removed} | {s.profile for s in strays(inputs)}
+    for name in sorted(ended - set(world.profiles) - renamed):
         found.setdefault(name, Retirement(profile=name, since_ms=inputs.now_ms, commit=inputs.intent.commit))
     return tuple(found[name] for name in sorted(found) if name not in world.profiles)
 

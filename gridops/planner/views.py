@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from gridops.base.ids import short
 from gridops.base.units import PPM
 from gridops.footprint.ledger import ram_of, rooms
 from gridops.model.fleet import Drain, Host, OnReturn, Runtime
@@ -22,9 +23,10 @@ from gridops.model.snapshot import (
     ResidencyState,
     SnapshotSource,
 )
+from gridops.planner.diff import ends_stray
 from gridops.planner.recall import Recall, Shelf
 from gridops.planner.standing import Known, mass_stale, standing_of, throttled_ppm
-from gridops.planner.world import GivenUp, HostView, Inputs, Standing, World
+from gridops.planner.world import GivenUp, HostView, Inputs, Standing, Stray, World
 
 Shared = Mapping[tuple[str | None, int], tuple[Measured, ...]]
 """By a card's model and memory."""
@@ -78,6 +80,18 @@ def _given_up(inputs: Inputs) -> tuple[GivenUp, ...]:
         GivenUp(d.replica, d.cause, d.changes[0])
         for d in waiting.to_do
         if d.kind is DecisionKind.PLACE and d.changes and seats.get(d.replica) == (d.target, d.launch)
+    )
+
+
+def strays(inputs: Inputs) -> tuple[Stray, ...]:
+    """What runs beside the parent; who does not know asks again what the proposal asks, of what is still there."""
+    if inputs.strays is not None or inputs.waiting is None:
+        return inputs.strays or ()
+    there = {f"{h.host} {short(r.incarnation)}" for h in inputs.snapshot.hosts for r in h.residencies if r.incarnation}
+    return tuple(
+        Stray(d.replica, d.profile, d.source, d.cause, d.changes)
+        for d in inputs.waiting.to_do
+        if d.source is not None and ends_stray(d) and all(c.old in there for c in d.changes)
     )
 
 

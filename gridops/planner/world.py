@@ -18,7 +18,7 @@ from gridops.model.forecast import Forecast
 from gridops.model.intent import Intent
 from gridops.model.learned import Learned
 from gridops.model.measured import Measured
-from gridops.model.plan import Cause, Change, HostLine, Plan
+from gridops.model.plan import Cause, Change, HostLine, Plan, Seat
 from gridops.model.policy import PlanningPolicy, ScopeBudgets
 from gridops.model.profile import Profile
 from gridops.model.snapshot import (
@@ -42,6 +42,20 @@ class GivenUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Stray:
+    """A replica of which processes run where the parent does not want them, and that nobody may end undecided."""
+
+    replica: ReplicaId
+    """As the parent calls it, or would."""
+    profile: ProfileName
+    seat: Seat
+    """Where the first of them runs."""
+    cause: Cause
+    was: tuple[Change, ...]
+    """The processes, part of the decision's name: another one is another question."""
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """Everything a plan is made from. `watching_since_ms`: when whoever made the snapshot began to listen."""
 
@@ -61,6 +75,8 @@ class Inputs:
     """Demand to be expected. None: every profile's target is what its file says."""
     given_up: tuple[GivenUp, ...] | None = None
     """What whoever carries plans out has given up. None: nobody knows, so what the proposal that waits says counts."""
+    strays: tuple[Stray, ...] | None = None
+    """What runs beside the parent, as whoever carries plans out knows it. None: as with `given_up`."""
     learned: Learned | None = None
     """What starts and answers have taught. None: every time is the link's or the profile's own guess."""
     prefetched: tuple[Prefetched, ...] = ()

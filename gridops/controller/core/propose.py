@@ -27,6 +27,7 @@ from gridops.controller.core.roster import Roster
 from gridops.controller.core.silence import unanswered
 from gridops.controller.core.soft import Fingerprint, ScopeSoft, Soft
 from gridops.controller.core.state import ScopeBook, State
+from gridops.controller.core.strays import strays
 from gridops.model.fleet import Host
 from gridops.model.intent import Desired, Intent
 from gridops.model.plan import Plan
@@ -76,6 +77,7 @@ def fingerprint(
         measured=_measured(soft, roster, scope),
         written_off=written_off(state),
         given_up=tuple((g.replica, g.was.old) for g in down),
+        strays=tuple(change.old for s in strays(rights, soft, roster) for change in s.was),
         failing=failing(rights),
         crowded=crowded(book.proposal.plan, soft, roster) if book.proposal is not None else (),
         applying=lock_of(book, now_ms) is not None,
@@ -110,6 +112,7 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
         waiting=book.proposal.plan if book.proposal is not None else None,
         written_off=frozenset(written_off(state)),
         given_up=given_up(rights, soft, roster),
+        strays=strays(rights, soft, roster),
         learned=learned(state.hosts, [p for p in desired.profiles if p.scope == scope], now_ms),
         prefetched=tuple(p for report in snapshot.hosts for p in report.prefetched or ()),
         under_way=under_way(rights),
@@ -269,6 +272,7 @@ def cause_of(before: Fingerprint | None, after: Fingerprint) -> str:
         ("target", before.parent != after.parent),
         ("hosts", (before.hosts, before.written_off) != (after.hosts, after.written_off)),
         ("failed", (before.given_up, before.failing) != (after.given_up, after.failing)),
+        ("stray", before.strays != after.strays),
         ("room", before.crowded != after.crowded),
         ("apply ended", before.applying and not after.applying),
     ):

@@ -81,7 +81,8 @@ def may_issue(rights: Rights, action: Action) -> Authority | No:
             return Authority(kind=AuthorityKind.APPROVAL, action_class=group, approvals=words)
         no = _standing_refused(rights, action.replica, group) or _shut(rights, action, group)
         return _of_errand(no, action) or Authority(kind=AuthorityKind.STANDING, action_class=group, approvals=())
-    replica, warrant = action.replica, rights.warrant(action.replica)
+    replica = action.replica
+    warrant = rights.warrant(replica) if isinstance(action, Drain | Unload) else _to_start(rights, replica)
     if (warrant is None or _worn_out(rights, replica, warrant)) and _restores(rights, action):
         no = _shut(rights, action, ActionClass.REPAIR)
         return no or Authority(kind=AuthorityKind.STANDING, action_class=ActionClass.REPAIR, approvals=())
@@ -134,12 +135,20 @@ def may_start(rights: Rights, a: Assignment) -> No | None:
 
     A freeze, an expired root or a journal that cannot be trusted is no answer: a new decision would not help there.
     """
-    warrant = rights.warrant(a.replica)
+    warrant = _to_start(rights, a.replica)
     if warrant is None:
         no: No | None = No(GO416.code, f"{a.replica}: nobody has decided this yet, it waits for a plan")
     else:
         no = _worn_out(rights, a.replica, warrant) or _not_standing(rights, a.replica, warrant)
     return None if no is None or _restored(rights, a) else no
+
+
+def may_end(rights: Rights, replica: ReplicaId) -> No | None:
+    """Why what runs beside the target's seat of a replica would not be ended, for want of authority."""
+    warrant = rights.warrant(replica)
+    if warrant is None:
+        return No(GO416.code, f"{replica}: nobody has decided this yet, it waits for a plan")
+    return _worn_out(rights, replica, warrant) or _not_standing(rights, replica, warrant)
 
 
 def mends(rights: Rights, action: Action) -> bool:
@@ -166,6 +175,13 @@ def not_the_last(rights: Rights, action: Action) -> No | None:
     if rights.permitted.automatic and profile in mode.automatic.last_replica:
         return None
     return No(GO422.code, f"it is the last replica of {profile}, and nobody typed its name")
+
+
+def _to_start(rights: Rights, replica: ReplicaId) -> Warrant | None:
+    """The warrant that speaks for a replica, if it was given to place it: one to take a copy away starts nothing."""
+    warrant = rights.warrant(replica)
+    taken_away = warrant is not None and warrant.action_class in (ActionClass.SCALE_DOWN, ActionClass.REMOVE)
+    return None if taken_away else warrant
 
 
 def _shut(rights: Rights, action: Action, action_class: ActionClass) -> No | None:

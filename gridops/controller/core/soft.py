@@ -57,6 +57,8 @@ class Fingerprint:
     written_off: tuple[HostId, ...]
     given_up: tuple[tuple[ReplicaId, str], ...]
     """Replicas that nobody starts again by themselves, and what became of each."""
+    strays: tuple[str, ...]
+    """Processes beside the target that nobody may end undecided, by host and command."""
     failing: tuple[tuple[tuple[str, ...], ...], tuple[ReplicaId, ...]]
     """What has failed where so often that another host is worth a try, and who is being tried on such a host."""
     crowded: tuple[HostId, ...]
