@@ -91,11 +91,12 @@ def _terms_of(profile: Profile) -> Terms:
 
 
 def numbers(view: View) -> Iterator[str]:
-    """A replica that is new has the lowest number that is free."""
+    """A replica that is new has the lowest number that is free. What runs already and is taken over keeps its own."""
     missing = [u.replica for u in view.plan.report.unplaced]
     taken: dict[ProfileName, set[int]] = {}
     fresh: dict[ProfileName, int] = {}
     known = {a.replica for a in view.plan.placement if view.former(a) is not None or a.replica not in view.fresh}
+    known |= {r.replica for host in view.reports for r in view.live(host) if r.replica is not None}
     for replica in (*view.placed, *missing):
         name, number = _split(replica)
         taken.setdefault(name, set()).add(number)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gridops.base.codes import placement as codes
-from gridops.base.ids import HostId, ProfileName
-from gridops.model.plan import CauseKind, Plan
+from gridops.base.ids import HostId, PersonName, ProfileName
+from gridops.model.fleet import Drain
+from gridops.model.plan import CauseKind, DecisionKind, Plan
 from gridops.model.policy import ActionClass, Risk
 from gridops.model.profile import Downtime, PlacementRules
 from tests.planner.fleet import (
@@ -45,6 +46,21 @@ def test_residencies_that_nobody_planned_are_adopted_when_they_are_what_is_wante
     assert {d.cause.detail for d in made.decisions} == {"already runs there"}
     other = lost.but(profiles=(profile("c", 1, configs=(config("c-q4", 10, context=1),)),))
     assert "already runs there" not in {d.cause.detail for d in other.plan().decisions}
+
+
+def test_what_is_adopted_on_a_host_that_is_drained_keeps_its_number_elsewhere() -> None:
+    fleet = converged(profile("c", 3))
+    assert fleet.parent is not None
+    third = next(a.seat.host for a in fleet.parent.placement if a.replica == "c/3")
+    drain = Drain(host=third, reason="driver", by=PersonName("mira"), until_ms=None)
+    lost = fleet.but(parent=None, profiles=(profile("c", 2),), drains=(drain,))
+    for other in fleet.hosts:
+        if other.id != third:
+            lost = lost.reporting(other.id, residencies=())
+    made = lost.plan()
+    (moved,) = [d for d in made.decisions if d.replica == "c/3"]
+    assert (moved.kind, moved.cause.kind) == (DecisionKind.PLACE, CauseKind.DRAIN)
+    assert sorted(a.replica for a in made.placement) == ["c/1", "c/3"]
 
 
 def test_a_change_moves_nothing_where_the_new_command_fits_beside_the_old() -> None:
