@@ -57,17 +57,19 @@ def split(line: str) -> list[str]:
         return text.split()
 
 
-def fault(words: list[str], trees: dict[str, Any]) -> str | None:
-    """What is wrong with a command as written, or None. Arguments are not judged, commands and flags are."""
+def fault(words: list[str], trees: dict[str, Any], *, whole: bool = False) -> str | None:
+    """What is wrong with a command as written, or None: commands and flags that are not there. A `whole` one is there
+    to be copied, and has every argument and option without which it would only complain."""
     program = words[0]
     command, ctx = trees[program], context_of(trees[program], program)
     flags = _flags(command)
-    waiting = iter(words[1:])
+    waiting, said, given = iter(words[1:]), set[str](), 0
     for word in waiting:
         if word.startswith("-") and word != "-":
             flag, equals, _ = word.partition("=")
             if flag not in flags:
                 return f"{ctx.command_path} has no {flag}"
+            said.add(flag)
             if flags[flag] and not equals:
                 next(waiting, None)
         elif hasattr(command, "list_commands"):
@@ -76,7 +78,15 @@ def fault(words: list[str], trees: dict[str, Any]) -> str | None:
             command = command.get_command(ctx, word)
             ctx = context_of(command, word, ctx)
             flags |= _flags(command)
-    return None
+        else:
+            given += 1
+    if not whole or said & {"-h", "--help"}:
+        return None
+    wanted = [param for param in command.params if param.required]
+    options = [param.opts[0] for param in wanted if param.opts[0].startswith("-") and not said & set(param.opts)]
+    arguments = [(param.metavar or param.name).upper() for param in wanted if not param.opts[0].startswith("-")]
+    missing = [*options, *arguments[given:]]
+    return f"{ctx.command_path} wants {missing[0]}" if missing else None
 
 
 def _flags(command: Any) -> dict[str, bool]:

@@ -145,7 +145,10 @@ def read_config(state: Path) -> Config:
     except FileNotFoundError as error:
         raise BadSetup(
             f"{file} is missing: this host has not joined a fleet",
-            hints=(f"gridops-agent join TOKEN --controller URL --state {state}",),
+            hints=(
+                "if it joined with `--state DIR`, say the same `--state DIR` here",
+                f"gridops-agent join TOKEN --controller URL --state {state}",
+            ),
         ) from error
     except OSError as error:
         hint = f"--state names the folder that join made; {state} is no such folder, or not yours to read"

@@ -8,12 +8,22 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from gridops.base.errors import BadSetup
 from gridops.base.ids import Digest, short
 from gridops.disk.keyring import create_secret, read_secret
 from gridops_agent.core.state import Held
 from gridops_agent.engines.base import Door
 
 OLD_FOLDERS = 20
+
+
+def key_of(path: str | Path) -> str:
+    """The key that a key file holds: its first line that is not empty, since people's files end in a newline, and
+    llama-server takes one key from each line. Raises BadSetup for what is no key, and what `read_secret` raises."""
+    raw = read_secret(path)
+    if not raw.isascii():
+        raise BadSetup(f"{path} holds no key: it is not ASCII text", hints=("one key on one line",))
+    return next((line.strip() for line in raw.decode("ascii").splitlines() if line.strip()), "")
 
 
 class Doors:
@@ -41,7 +51,7 @@ class Doors:
         path = held.handle.key_file
         key = self._keys.get(path) if path else ""
         if key is None:
-            key = self._keys[path] = read_secret(path).decode("ascii")
+            key = self._keys[path] = key_of(path)
         return Door(port=held.handle.port, key=key, alias=held.warm.launch.profile, launch=held.warm.launch)
 
     def close(self, body: Digest) -> None:

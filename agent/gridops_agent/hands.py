@@ -7,7 +7,7 @@ back signals nobody: the residency is forgotten and its engine is somebody else'
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
@@ -15,11 +15,11 @@ import aiohttp
 
 from gridops.base.canon import digest_bytes
 from gridops.base.ids import Digest, ProfileName
-from gridops.disk.keyring import read_secret
 from gridops.model.snapshot import Residency
 from gridops_agent.config import Config
 from gridops_agent.core.events import Event, GivenBack
 from gridops_agent.core.state import Handle, Held
+from gridops_agent.doors import key_of
 from gridops_agent.engines.base import Door, Engine, EngineSilent
 from gridops_agent.front import Route
 from gridops_agent.keep import external, taken
@@ -30,6 +30,8 @@ from gridops_agent.keep.taken import Taken
 from gridops_agent.memory import Memory
 from gridops_agent.platform.base import Platform
 
+LOG = logging.getLogger("gridops_agent")
+SAYS_HOW = "llama-server does with --slots and --metrics"
 EVERY = 6
 """External engines are looked for with each so many measurements: every half minute."""
 
@@ -45,6 +47,7 @@ class Hands:
         self._platform = platform
         self._turns = 0
         self._seen: tuple[Residency, ...] = ()
+        self._unfit: dict[int, str] = {}
         self._engines: tuple[external.External, ...] = ()
 
     def on_file(self) -> OnFile:
@@ -92,7 +95,7 @@ class Hands:
         handles = {body: h.handle for body, h in self._memory.host.held.items() if h.handle is not None}
         ours = frozenset(await self._keepers.processes_of(handles))
         found = await external.look(self._platform, http, ours, self.given())
-        notes = {t.handle.pid: ", taken over" for t in self.on_file().taken}
+        notes = {t.handle.pid: f", taken over{self._unfit.get(t.handle.pid, '')}" for t in self.on_file().taken}
         self._seen = tuple(r for e in found for r in e.residencies(notes.get(e.pid, "")))
         changed, self._engines = found != self._engines, found
         return changed
@@ -109,12 +112,24 @@ class Hands:
                 continue
             if not names(one, model) or await self._keepers.judge(held.body, one.handle) is not Proof.OURS:
                 continue
-            key = await asyncio.to_thread(_key, one.handle)
+            key = await asyncio.to_thread(key_of, one.handle.key_file) if one.handle.key_file else ""
             door = Door(port=one.handle.port, key=key, alias=launch.profile, launch=launch)
-            with contextlib.suppress(EngineSilent):
-                if await engine.listed(http, door) and await engine.contradiction(http, door) is None:
-                    return one.handle
+            differs = await _differs(engine, http, door)
+            if differs is None:
+                return one.handle
+            self._unfit[one.handle.pid] = f", not what {held.replica} wants: {differs}"
+            LOG.warning("%s was handed over%s", one.called, self._unfit[one.handle.pid])
         return None
+
+
+async def _differs(engine: Engine, http: aiohttp.ClientSession, door: Door) -> str | None:
+    """Why an engine that runs is not what a launch wants; None when it is."""
+    try:
+        if not await engine.listed(http, door):
+            return f"it does not list {door.alias}"
+        return await engine.contradiction(http, door)
+    except EngineSilent:
+        return f"it does not say how it runs ({SAYS_HOW})"
 
 
 def names(one: Taken, model: Path) -> bool:
@@ -125,7 +140,3 @@ def names(one: Taken, model: Path) -> bool:
 
 def _same(handle: Handle, others: set[Handle]) -> bool:
     return any((o.pid, o.birth, o.name) == (handle.pid, handle.birth, handle.name) for o in others)
-
-
-def _key(handle: Handle) -> str:
-    return read_secret(Path(handle.key_file)).decode("ascii").strip() if handle.key_file else ""

@@ -30,7 +30,7 @@ from gridops.trust.keys import MachineSigner
 from gridops_agent import evidence, facts
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
-from gridops_agent.doors import Doors
+from gridops_agent.doors import Doors, key_of
 from gridops_agent.engines import engines, services
 from gridops_agent.engines.base import Adapter, Door, Start
 from gridops_agent.keep import taken
@@ -181,7 +181,7 @@ async def _bench(config: Config, wish: Wish, keepers: Keepers) -> Bench:
         begin=start, companions=engine.companions() if engine is not None else (),
     )  # fmt: skip
     spawn.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = read_secret(key_file).decode("ascii") if str(key_file) not in ("", ".") else ""
+    key = key_of(key_file) if str(key_file) not in ("", ".") else ""
     door = Door(port=port, key=key, alias=launch.profile, launch=launch)
     memories = Memories(here(), cards, devices, wish.apart_ms / 1_000)
     return Bench(engine, service, keeper, start, door, spawn, memories, refused, wish.settle_ms)

@@ -28,7 +28,8 @@ def only_one(config: Config) -> Iterator[None]:
                 break
             except OSError as error:
                 if not patience:
-                    raise Busy(f"another agent runs on {config.state}") from error
+                    hint = "end it where it runs: Ctrl-C, or stop its service (`systemctl stop gridops-agent`)"
+                    raise Busy(f"an agent runs on {config.state} already", hints=(hint,)) from error
                 time.sleep(0.1)  # `status` holds it for a moment while it looks
         yield
     finally:

@@ -17,9 +17,12 @@ import psutil
 
 from gridops.base.codes import host as codes
 from gridops.base.errors import BadSetup, GridopsError, Refusal
-from gridops.disk.keyring import read_secret
+from gridops.base.ids import EngineName
 from gridops_agent.config import Config
 from gridops_agent.core.state import Handle, Held
+from gridops_agent.doors import key_of
+from gridops_agent.engines import engines
+from gridops_agent.engines.base import Door
 from gridops_agent.keep import external, systemctl, taken
 from gridops_agent.keep.external import External
 from gridops_agent.keep.family import family
@@ -30,6 +33,10 @@ from gridops_agent.ledger import Ledger
 from gridops_agent.platform import here
 
 LOOPBACK = ("127.0.0.1", "::1")
+UNSAID = (
+    "it does not say what it works on, so no plan may find in it what it wants, and no drain can see when it is idle; "
+    "llama-server says so with --slots and --metrics"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ async def found(config: Config, wish: Wish) -> Taken:
     handle, engine = _resolve(config, wish)
     if any(_same(t.handle, handle) for t in taken.read(config.hands).taken):
         raise Refusal(codes.NOT_OURS.code, f"{wish.target} was taken over already")
-    key = read_secret(handle.key_file).decode("ascii").strip() if handle.key_file else ""
+    key = key_of(handle.key_file) if handle.key_file else ""
     async with aiohttp.ClientSession(trust_env=False) as http:
         seen = await external.asked(http, engine, key)
     if seen.router:
@@ -61,6 +68,17 @@ async def found(config: Config, wish: Wish) -> Taken:
             hints=("if it asks for a key: --key-file FILE",),
         )
     return Taken(handle=handle, engine=engine.engine, lists=seen.lists, words=engine.words, at_ms=0)
+
+
+async def unsaid(config: Config, one: Taken) -> str:
+    """What an engine does not say of itself and a plan would have to know, in words; empty when nothing is missing."""
+    engine = engines(config.engine_command, config.runtime).get(EngineName(one.engine))
+    if engine is None or not engine.abilities.counts_work:
+        return ""
+    key = key_of(one.handle.key_file) if one.handle.key_file else ""
+    async with aiohttp.ClientSession(trust_env=False) as http:
+        busy = await engine.busy(http, Door(port=one.handle.port, key=key, alias=one.lists[0]))
+    return UNSAID if busy is None else ""
 
 
 def keep(config: Config, one: Taken, now_ms: int) -> None:

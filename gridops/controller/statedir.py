@@ -84,7 +84,8 @@ class StateDir:
 
 def default_state(fleet: Digest, uid: int | None = None) -> Path:
     """Where a fleet's state lies when nobody says: the system's place for root, the XDG state folder for a person."""
-    if (os.geteuid() if uid is None else uid) == 0 and "XDG_STATE_HOME" not in os.environ:
+    base = os.environ.get("XDG_STATE_HOME")
+    if (os.geteuid() if uid is None else uid) == 0 and not base:  # an empty one counts as unset, says XDG
         return Path("/var/lib/gridops") / short(fleet, 16)
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    base = base or str(Path.home() / ".local" / "state")
     return Path(base) / "gridops" / short(fleet, 16)

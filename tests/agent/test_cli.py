@@ -96,6 +96,8 @@ TOKEN = "gj1." + "a" * 64 + ".forge." + "B" * 43
         ("--controller", "http://plain:1", "not the URL of a controller"),
         ("--controller", "https://user@host:1", "not the URL of a controller"),
         ("--artifacts", "/not/there", "is not a folder"),
+        ("--artifacts", "", "names no folder"),
+        ("--state", "", "names no folder"),
     ],
 )
 def test_a_wrong_flag_of_join_is_a_wrong_call(

@@ -50,7 +50,7 @@ class Theirs:
 @pytest.fixture
 def theirs(site: Site, tmp_path: Path) -> Iterator[Theirs]:
     port, key = free_ports(1)[0], tmp_path / "keys" / "their.key"
-    create_secret(key, b"f" * 64)
+    create_secret(key, b"f" * 64 + b"\n")  # as an editor or `echo` leaves it
     words = [sys.executable, "-P", str(XLL), "--model", str(site.model.path), "--alias", "tiny", "--port", str(port)]
     words += ["--ctx-size", "512", "--parallel", "2", "--threads", "1", "--api-key-file", str(key), "--slots"]
     process = subprocess.Popen(
@@ -180,16 +180,19 @@ async def test_an_engine_taken_over_becomes_the_residency_that_a_plan_wants_with
     assert theirs.process.wait(10) is not None, "it was ours to end"
 
 
-MISMATCHES = {
-    "another model": {"profile": "other"},
-    "other lanes": {"lanes": 1},
-    "another context": {"context": 1_024},
+MISMATCHES: dict[str, tuple[dict[str, object], str]] = {
+    "another model": ({"profile": "other"}, ""),
+    "other lanes": ({"lanes": 1}, ", not what tiny/1 wants: it runs with 2 lanes instead of 1"),
+    "another context": (
+        {"context": 1_024},
+        ", not what tiny/1 wants: its lanes hold 256 tokens of context instead of 512 each",
+    ),
 }
 
 
-@pytest.mark.parametrize("changes", MISMATCHES.values(), ids=MISMATCHES)
+@pytest.mark.parametrize(("changes", "said"), MISMATCHES.values(), ids=MISMATCHES)
 async def test_an_engine_that_is_not_what_a_plan_wants_stays_as_it_is(
-    theirs: Theirs, site: Site, changes: dict[str, object]
+    theirs: Theirs, site: Site, changes: dict[str, object], said: str
 ) -> None:
     await handed(site, theirs)
     async with site.agent() as agent:
@@ -197,6 +200,9 @@ async def test_an_engine_that_is_not_what_a_plan_wants_stays_as_it_is(
         await receipt(agent, body)
         held = agent.memory.host.held.get(body)
         assert held is None or held.handle is None or held.handle.pid != theirs.pid
+        await agent.hands.look(agent._http)
+        (seen,) = (r.detail or "" for r in agent.hands.external() if r.port == theirs.port)
+        assert seen.endswith(f"taken over{said}"), "and a person can see why it was not used"
     assert theirs.process.poll() is None
 
 
@@ -319,6 +325,28 @@ def test_the_commands_ask_and_say_what_they_do(theirs: Theirs, site: Site, capsy
     assert taken.read(site.config.hands).taken == ()
     assert run(["release", str(theirs.pid), "--keep-running", *state]) == 4
     assert theirs.process.poll() is None
+
+
+def test_nobody_is_asked_where_nobody_is_and_what_an_engine_hides_is_said_first(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It lists its models and has neither slots nor metrics, as a llama-server that was started without them."""
+    program, port = tmp_path / "llama-server", free_ports(1)[0]
+    program.write_text(LISTS)
+    process = subprocess.Popen([sys.executable, str(program), str(port)], stderr=subprocess.DEVNULL)
+    words = ["takeover", str(process.pid), "--state", str(site.state)]
+    try:
+        asyncio.run(until(lambda: any(e.port == port for e in external.engines_here(here(), frozenset())), "it"))
+        assert run(words) == 64
+        told = capsys.readouterr().err
+        assert "--slots and --metrics" in told
+        assert "say so: --yes" in told
+        assert not site.config.hands.exists()
+        assert run([*words, "--yes"]) == 0
+        assert "--slots and --metrics" in capsys.readouterr().err
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize("changed", ["another file", "another program"])

@@ -124,10 +124,10 @@ def test_commands_that_pages_show_exist_with_their_flags() -> None:
     for page in pages():
         if "reference" in page.parts or "changelog.d" in page.parts:
             continue
-        for line in _shown_commands(page.read_text(encoding="utf-8")):
+        for line, whole in _shown_commands(page.read_text(encoding="utf-8")):
             words = commands.split(line)
             if words and words[0] in trees:
-                wrong = commands.fault(words, trees)
+                wrong = commands.fault(words, trees, whole=whole)
                 if wrong is not None:
                     bad.append(f"{_shown(page)}: `{line}`: {wrong}")
     check_none(bad, "pages show commands that are not there")
@@ -161,10 +161,13 @@ def test_make_targets_that_pages_show_exist() -> None:
         ("gridops -C fleet help", None),
         ("gridops frobnicate", "gridops has no command frobnicate"),
         ("gridops help --frob", "gridops help has no --frob"),
+        ("gridops drain forge", "gridops drain wants --reason"),
+        ("gridops drain --reason smoke", "gridops drain wants HOST"),
+        ("gridops drain --help", None),
     ],
 )
 def test_the_judge_of_commands_judges(line: str, wrong: str | None) -> None:
-    assert commands.fault(commands.split(line), commands.programs()) == wrong
+    assert commands.fault(commands.split(line), commands.programs(), whole=True) == wrong
 
 
 def test_changelog_fragments_are_well_formed() -> None:
@@ -227,16 +230,16 @@ def test_decision_records_are_numbered_and_listed() -> None:
     check_none(bad, "a record has a question, options, a decision and what is bad about it")
 
 
-def _shown_commands(text: str) -> list[str]:
-    """Lines of code blocks and inline code that begin with one of our programs."""
-    fenced = re.findall(r"^```(?:console|sh|bash|text)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+def _shown_commands(text: str) -> list[tuple[str, bool]]:
+    """Lines of code blocks and inline code that begin with one of our programs, and whether people copy the line."""
+    fenced = re.findall(r"^ *```(?:console|sh|bash|text)?\n(.*?)^ *```", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line.strip() for block in fenced for line in block.splitlines()]
     shown = [
         line for line in lines if line.removeprefix("$ ").removeprefix("# ").startswith(("gridops ", "gridops-agent "))
     ]
-    return shown + re.findall(
-        r"`(gridops(?:-agent)? [^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    )
+    prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    named = re.findall(r"`(gridops(?:-agent)? [^`]+)`", prose)
+    return [(line, True) for line in shown] + [(line, False) for line in named]
 
 
 @cache

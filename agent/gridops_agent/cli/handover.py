@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Annotated
 
 import typer
@@ -45,7 +46,12 @@ def takeover(
     one = asyncio.run(handing.found(config, handing.Wish(target, key_file)))
     print(f"{one.called}: {one.engine} at port {one.handle.port}, lists {', '.join(one.lists)}")
     print(f"  {' '.join(one.words)[:200]}")
+    unsaid = asyncio.run(handing.unsaid(config, one))
+    if unsaid:
+        print(f"note: {unsaid}", file=sys.stderr)
     if not yes:
+        if not sys.stdin.isatty():
+            raise Usage("nobody can be asked here whether it is handed over", hints=("say so: --yes",))
         typer.confirm("From now on plans may use it, drain it and end it. Hand it over?", abort=True)
     handing.keep(config, one, SystemClock().wall_ms())
     print("Handed over. It becomes a residency when a plan wants this model, file and engine on this host.")

@@ -17,7 +17,7 @@ from gridops import __version__
 from gridops.base.errors import GridopsError
 from gridops_agent.cli import handover, lifecycle, qualify, weigh, words
 from gridops_agent.cli.lifecycle import install_found, tell_start
-from gridops_agent.cli.options import State, config_of, examples
+from gridops_agent.cli.options import State, config_of, examples, folder
 from gridops_agent.cli.report import INTERRUPTED, Usage, report, report_bug
 from gridops_agent.config import (
     DEFAULT_FRONT,
@@ -83,7 +83,7 @@ def join(
     state: State = None,
     share: Annotated[str, typer.Option(help="Part of this machine's memory that is this host's.")] = "1",
     artifacts: Annotated[
-        list[Path] | None, typer.Option(help="A folder with model files (repeatable).", metavar="DIR")
+        list[Path] | None, typer.Option(help="A folder with model files (repeatable).", metavar="DIR", parser=folder)
     ] = None,
     front: Annotated[
         str, typer.Option(help="Where clients reach the models; port 0 chooses one.", metavar="HOST:PORT")

@@ -9,8 +9,17 @@ import typer
 
 from gridops_agent.config import Config, default_state, read_config
 
+
+def folder(text: str) -> Path:
+    """A folder as it was written. An empty word is an unset variable of a script, and never the folder one is in."""
+    if not text:
+        raise typer.BadParameter("it is empty, and names no folder")
+    return Path(text)
+
+
 State = Annotated[
-    Path | None, typer.Option("--state", help="State folder [default: the system's place, or yours].", metavar="DIR")
+    Path | None,
+    typer.Option("--state", help="State folder [default: the system's place, or yours].", metavar="DIR", parser=folder),
 ]
 
 
