@@ -39,7 +39,13 @@ def reported(folder: Path, key: PublicKey, alarms: Alarms) -> tuple[Measured, ..
 
 def measured(folder: Path, key: PublicKey) -> tuple[tuple[Measured, ...], tuple[str, ...]]:
     """What this host has measured, newest of each configuration, and what could not be believed, in words."""
-    found: dict[tuple[object, ...], Measured] = {}
+    found, bad = used(folder, key)
+    return tuple(one for one, _ in found), bad
+
+
+def used(folder: Path, key: PublicKey) -> tuple[tuple[tuple[Measured, Qualification], ...], tuple[str, ...]]:
+    """The same with the qualification that each measurement is from."""
+    found: dict[tuple[object, ...], tuple[Measured, Qualification]] = {}
     bad: list[str] = []
     files = sorted(folder.glob("*.json")) if folder.is_dir() else []
     for file in files:
@@ -55,7 +61,7 @@ def measured(folder: Path, key: PublicKey) -> tuple[tuple[Measured, ...], tuple[
             continue
         key_of = (one.engine, one.backend, one.revision, one.settings, one.context, one.lanes, one.kind, one.device)
         before = found.get(key_of)
-        if before is None or (before.at_ms, before.evidence) < (one.at_ms, one.evidence):
-            found[key_of] = one
-    newest = sorted(found.values(), key=lambda m: (-m.at_ms, m.evidence))[: limits.MEASURED_PER_HOST]
-    return tuple(sorted(newest, key=lambda m: m.evidence)), tuple(bad)
+        if before is None or (before[0].at_ms, before[0].evidence) < (one.at_ms, one.evidence):
+            found[key_of] = one, made
+    newest = sorted(found.values(), key=lambda pair: (-pair[0].at_ms, pair[0].evidence))[: limits.MEASURED_PER_HOST]
+    return tuple(sorted(newest, key=lambda pair: pair[0].evidence)), tuple(bad)

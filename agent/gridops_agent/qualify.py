@@ -45,6 +45,8 @@ class Bench:
     memories: Memories
     refused: str | None = None
     """Why it cannot be started at all."""
+    build: str = ""
+    """Of a program: what is started, in words that change with it."""
     settle_ms: int = limits.QUALIFY_SETTLE_MS
 
     @property
@@ -143,6 +145,7 @@ class Run:
         else:
             # Engines trust what a file says of itself; the agent reads it first, and so is it here.
             await asyncio.to_thread(sanity.check, start.launch.artifact, start.model)
+            self.outcome.version = self._bench.build or "unknown"
             self.outcome.identity = digest_of(start.launch.artifact)
         return self.outcome.identity
 

@@ -32,7 +32,7 @@ from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
 from gridops_agent.doors import Doors, key_of
 from gridops_agent.engines import engines, services
-from gridops_agent.engines.base import Adapter, Door, Start
+from gridops_agent.engines.base import Adapter, Door, Engine, Start
 from gridops_agent.keep import taken
 from gridops_agent.keep.base import Spawn
 from gridops_agent.keep.keepers import Keepers
@@ -184,7 +184,14 @@ async def _bench(config: Config, wish: Wish, keepers: Keepers) -> Bench:
     key = key_of(key_file) if str(key_file) not in ("", ".") else ""
     door = Door(port=port, key=key, alias=launch.profile, launch=launch)
     memories = Memories(here(), cards, devices, wish.apart_ms / 1_000)
-    return Bench(engine, service, keeper, start, door, spawn, memories, refused, wish.settle_ms)
+    build = await asyncio.to_thread(build_here, config, engine) if engine is not None and place is None else ""
+    return Bench(engine, service, keeper, start, door, spawn, memories, refused, build, wish.settle_ms)
+
+
+def build_here(config: Config, engine: Engine) -> str:
+    """What would be started of an engine on this host: an image is what its digest says."""
+    image = config.ways.images.get(engine.name)
+    return image.reference if image is not None else engine.build()
 
 
 def artifact_of(adapter: Adapter, wish: Wish) -> tuple[Artifact, Path]:

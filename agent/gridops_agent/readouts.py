@@ -7,7 +7,7 @@ Decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from gridops.base.units import PPM, render_bytes, render_ms, render_ppm
@@ -52,6 +52,16 @@ class Readouts:
             last, at_ms = self._last.get(name, (None, None))
             found.append({"sensor": name, "unit": unit, "value": value, "last": last, "at_ms": at_ms})
         return tuple(found)
+
+
+def minded(rows: Iterable[Row], ignored: Collection[Sensor]) -> tuple[Row, ...]:
+    """Those of sensors that a class does not ignore."""
+    kinds = {name: sensor for name, _, _, sensor in _OF}
+    return tuple(row for row in rows if kinds.get(row["sensor"], _of_card(row["sensor"])) not in ignored)
+
+
+def _of_card(name: str) -> Sensor:
+    return Sensor.GPU_TEMPERATURE if name.endswith("temperature") else Sensor.GPU_MEMORY
 
 
 def _read(sample: Sample) -> Iterator[tuple[str, str, int | None]]:

@@ -18,6 +18,8 @@ class ServiceManager:
     loaded: set[str] = field(default_factory=set)
     starts: bool = True
     stops: bool = True
+    pid: int = 4_711
+    """Of whatever it runs."""
 
     def __call__(self, argv: tuple[str, ...], patience: float) -> str:
         self.calls.append(argv)
@@ -31,6 +33,8 @@ class ServiceManager:
                 return ""
             case ("systemctl", "is-active", name):
                 return "active\n" if name in self.loaded else "failed\n"
+            case ("systemctl", "show", "--property=MainPID", "--value", name):
+                return f"{self.pid if name in self.loaded else 0}\n"
             case ("systemctl", "is-enabled", name):
                 return "enabled\n" if name in self.loaded else "disabled\n"
             case ("launchctl", "bootstrap", _, file):
@@ -41,7 +45,11 @@ class ServiceManager:
                 return ""
             case ("launchctl", "print", target):
                 name = target.rpartition("/")[2]
-                return f"{target} = {{\n\tstate = running\n}}" if name in self.loaded else "Could not find service"
+                return (
+                    f"{target} = {{\n\tstate = running\n\tpid = {self.pid}\n}}"
+                    if name in self.loaded
+                    else "Could not find service"
+                )
         return ""
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from gridops.base.units import render_instant
+from gridops.model.policy import Sensor
 from gridops.trust.tls import TlsIdentity, self_signed
 from gridops_agent.cli import lifecycle
 from gridops_agent.cli.entry import main
@@ -25,11 +26,13 @@ from gridops_agent.core.protection import OverrideKind
 from gridops_agent.life import finding
 from gridops_agent.life.doctor import examine
 from gridops_agent.life.finding import Finding, Level
-from gridops_agent.life.install import Machine, install, place
+from gridops_agent.life.install import Machine, install, place, standing
 from gridops_agent.life.left import note_left
 from gridops_agent.overrides import Wish, say
+from gridops_agent.readouts import minded
 from gridops_agent.sensors.cards import Card, Cards, Condition
 from gridops_agent.sensors.senses import CardSense
+from gridops_agent.statefolder import only_one
 from tests.agent.desk import Desk, listening
 from tests.agent.service_manager import PROGRAM, ServiceManager, machine
 from tests.agent.site import DAY, HOST, Site, command, receipt, until, wall_ms
@@ -71,11 +74,12 @@ def about(found: tuple[Finding, ...], subject: str) -> list[tuple[str, str]]:
 async def test_a_host_that_is_well_has_nothing_bad(site: Site, here: Machine, office: Desk) -> None:
     install(place(site.config, here), site.config, Path(PROGRAM), here)
     before = tree(site.state)
-    found = await told(site, here, office)
+    with only_one(site.config):
+        found = await told(site, here, office)
     assert [f for f in found if f.level is Level.BAD] == []
     for subject in ("agent.toml", "host key", "ledger", "trust", "controller", "admission", "runtime", "disk", "ports"):
         assert about(found, subject)[0][0] == "ok", subject
-    assert about(found, "service") == [("ok", f"{place(site.config, here).name} is enabled and runs")]
+    assert about(found, "service") == [("ok", f"{place(site.config, here).name} is enabled and runs as pid 4711")]
     assert tree(site.state) - {"agent.lock"} == before, "looking changes nothing"
 
 
@@ -249,3 +253,52 @@ def test_exit_code_and_documents(
     assert finding.document("h", well)["healthy"] is True
     assert finding.render(well).splitlines()[2].strip() == "e"
     assert lifecycle.doctor.__doc__ is not None
+
+
+async def test_a_service_that_keeps_another_process_running_than_this_agent_is_told(
+    site: Site, here: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(place(site.config, here), site.config, Path(PROGRAM), here)
+    name = place(site.config, here).name
+    assert about(await told(site, here), "service") == [("bad", f"{name} is active, and no agent has its state folder")]
+    with only_one(site.config):
+        assert about(await told(site, here), "service") == [("ok", f"{name} is enabled and runs as pid 4711")]
+        site.config.status.write_text(json.dumps({"pid": 4_711}))
+        assert about(await told(site, here), "service")[0][0] == "ok"
+        site.config.status.write_text(json.dumps({"pid": 4_712}))
+        ((level, words),) = about(await told(site, here), "service")
+        assert (level, words) == (
+            "bad",
+            f"{name} keeps pid 4711 running, and the agent of this state folder is pid 4712",
+        )
+    mac = replace(here, system="darwin")
+    install(place(site.config, mac), site.config, Path(PROGRAM), mac)
+    assert standing(place(site.config, mac), mac).pid == 4_711
+
+
+async def test_sensors_that_cannot_be_read_are_named_with_their_reason_unless_their_class_minds_them_not(
+    site: Site, here: Machine
+) -> None:
+    def row(name: str, value: int | None) -> dict[str, Any]:
+        return {"sensor": name, "unit": "ms", "value": value, "last": None, "at_ms": None}
+
+    rows = [row("idle", None), row("memory", None), row("cpu", 5), row("gpu0 temperature", None)]
+    note = {"pid": 1, "sensors": rows, "unread": ["idle: loginctl is not there", "ram_ppm: no RAM is seen"]}
+    with only_one(site.config):
+        site.config.status.write_text(json.dumps(note))
+        found = [f for f in await told(site, here) if f.subject == "sensor"]
+        assert [(f.level.value, f.words) for f in found] == [
+            ("warn", "idle cannot be read: loginctl is not there"),
+            ("warn", "memory cannot be read: no RAM is seen"),
+            ("warn", "gpu0 temperature cannot be read"),
+            ("ok", "1 of 4 readings of protection are known"),
+        ]
+        assert "policies/protection.yaml" in found[0].hint
+    ignored = minded(rows, {Sensor.ACTIVITY, Sensor.GPU_TEMPERATURE})
+    assert [r["sensor"] for r in ignored] == ["memory", "cpu"]
+
+
+async def test_without_an_agent_the_doctor_looks_at_the_sensors_itself(site: Site, here: Machine) -> None:
+    found = about(await told(site, here), "sensor")
+    assert found[-1][1].endswith("readings of protection are known")
+    assert not any(words.startswith("cpu cannot") for _, words in found), "its share is between two looks"

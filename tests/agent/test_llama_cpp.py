@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +18,7 @@ from gridops.model.plan import Launch
 from gridops.model.profile import EngineArg
 from gridops_agent.engines import engines, xll_server
 from gridops_agent.engines.base import Door, EngineSilent, Start
-from gridops_agent.engines.llama_cpp import FLAGS, LlamaCpp
+from gridops_agent.engines.llama_cpp import _WRAPPER, FLAGS, LlamaCpp
 from tests.agent import engine_doubles as doubles
 from tests.agent.site import free_ports
 from tests.protocol.build import warm
@@ -109,6 +111,20 @@ def test_the_help_is_asked_once_and_again_only_when_the_binary_changes(tmp_path:
     program.write_text(program.read_text() + "\n")
     adapter.command(start())
     assert len((tmp_path / "count").read_text().split()) == 2
+
+
+def test_a_build_is_known_by_its_program_or_by_the_version_of_its_wheel(tmp_path: Path) -> None:
+    assert re.fullmatch(r"xllamacpp \d[\w.]*", LlamaCpp((sys.executable, "-P", str(_WRAPPER))).build())
+    program = tmp_path / "llama-server"
+    program.write_text("one")
+    program.chmod(0o755)
+    engine = LlamaCpp((str(program),))
+    one = engine.build()
+    assert re.fullmatch(r"llama-server [0-9a-f]{12}", one)
+    program.write_text("other")
+    os.utime(program, ns=(1, 1))
+    assert engine.build() != one, "asked anew when the file changes"
+    assert LlamaCpp((str(tmp_path / "nowhere"),)).build() == ""
 
 
 def test_our_wrapper_knows_every_flag_that_it_is_given() -> None:

@@ -49,6 +49,7 @@ async def test_a_whole_life_is_run_measured_and_signed(site: Site) -> None:
     assert all(f.passed for f in seen), seen
     assert site.processes() == []
     said, digest = open_qualification(made.file.read_bytes(), site.signer.public)
+    assert said.engine_version.startswith(("xllamacpp ", "llama-server ")), "which build it was measured with"
     assert digest == made.evidence
     assert said.passed
     assert (said.host, said.fleet) == (site.config.host, site.config.fleet)

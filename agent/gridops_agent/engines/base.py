@@ -143,6 +143,10 @@ class Engine(Adapter, Protocol):
         """What the process needs besides the keeper's minimum. Never holds a secret."""
         ...
 
+    def build(self) -> str:
+        """Which build is installed here: its version, or the digest of its program. Empty when nobody can say."""
+        ...
+
     def companions(self) -> tuple[Path, ...]:
         """Files of ours that the command line names: a container is given them read-only, at the same place."""
         ...

@@ -10,6 +10,7 @@ choice to execution but the port. A server in router mode loads and evicts by it
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -30,6 +31,7 @@ from gridops_agent.engines import flags
 from gridops_agent.engines.asking import ask as question
 from gridops_agent.engines.asking import gauge, models
 from gridops_agent.engines.base import Abilities, Door, EngineSilent, Start
+from gridops_agent.engines.build import build_of
 from gridops_agent.engines.llama_flags import FLAGS, NEEDED, ROUTER, WISHED
 from gridops_agent.supervise import ask
 
@@ -173,6 +175,16 @@ class LlamaCpp:
         seen = _VISIBLE.get(start.launch.backend)
         nothing = dict.fromkeys(_VISIBLE.values(), "")
         return nothing | ({seen: ",".join(start.gpus)} if seen is not None else {})
+
+    def build(self) -> str:
+        program = self._program()
+        if program is None:
+            return ""
+        if _WRAPPER.name not in {Path(word).name for word in program}:
+            return self._asked("build", program, build_of)
+        folders = [str(self._runtime)] if "--runtime" in program else sys.path
+        found = next(iter(importlib.metadata.distributions(name="xllamacpp", path=folders)), None)
+        return f"xllamacpp {found.version}" if found is not None else ""
 
     def companions(self) -> tuple[Path, ...]:
         return ()

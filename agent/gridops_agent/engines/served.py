@@ -175,6 +175,10 @@ class Served:
                 said[flag.name] = form[0]
         return said
 
+    def build(self) -> str:
+        version = self.about().get("version")
+        return version if isinstance(version, str) else ""
+
     def companions(self) -> tuple[Path, ...]:
         return (LAUNCHER,)
 

@@ -27,7 +27,7 @@ from gridops_agent.core.state import Host
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Ledger
 from gridops_agent.ledger_rows import Identity
-from gridops_agent.life import doctor_machine
+from gridops_agent.life import doctor_engines, doctor_machine
 from gridops_agent.life.finding import Finding, bad, ok, warn
 from gridops_agent.life.install import Machine
 from gridops_agent.life.left import has_left
@@ -62,6 +62,12 @@ class Patient:
             return ledger.load("")
         finally:
             ledger.close()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running agent, by its own note."""
+        found = self.seen.get("pid")
+        return found if isinstance(found, int) else None
 
     @cached_property
     def seen(self) -> dict[str, Any]:
@@ -220,8 +226,12 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("disk", doctor_machine.disks),
     ("ports", doctor_machine.ports),
     ("cards", doctor_machine.cards),
+    ("sensor", doctor_machine.sensors),
     ("service", doctor_machine.service),
     ("agent", _agent),
     ("protection", _protection),
     ("engine", _engines),
+    ("doors", doctor_engines.doors),
+    ("router", doctor_engines.routers),
+    ("evidence", doctor_engines.doubts),
 )

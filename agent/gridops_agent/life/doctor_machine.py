@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gridops.base.units import render_bytes
 from gridops_agent import facts
@@ -16,13 +16,24 @@ from gridops_agent.config import Config
 from gridops_agent.core.state import Host
 from gridops_agent.engines import engines, services
 from gridops_agent.life.finding import Finding, bad, ok, warn
-from gridops_agent.life.install import Machine, Way, place, standing
+from gridops_agent.life.install import Machine, Way, log_of, place, standing
 from gridops_agent.life.logs import NAME
 from gridops_agent.life.runtime import is_current, pinned
+from gridops_agent.platform import here
+from gridops_agent.readouts import Readouts, minded
 from gridops_agent.sensors.cards import Condition
-from gridops_agent.sensors.senses import CardSense
+from gridops_agent.sensors.senses import CardSense, HostSense
 
 LOW_BYTES = 2 << 30
+SHARE_S = 0.3
+_READ_AS = {
+    "on_battery": "battery",
+    "charging": "battery",
+    "thermal_throttling": "throttling",
+    "memory": "ram_ppm",
+}
+"""Readouts whose source has another name."""
+UNKNOWN = "mend what it says, or name it under `ignore` of the host's class in policies/protection.yaml"
 
 
 class Examined(Protocol):
@@ -34,6 +45,12 @@ class Examined(Protocol):
 
     @property
     def running(self) -> bool: ...
+
+    @property
+    def pid(self) -> int | None: ...
+
+    @property
+    def seen(self) -> Mapping[str, Any]: ...
 
     @property
     def remembered(self) -> Host: ...
@@ -138,6 +155,35 @@ async def cards(patient: Examined) -> AsyncIterator[Finding]:
         yield ok("cards", "no driver lists a card")
 
 
+async def sensors(patient: Examined) -> AsyncIterator[Finding]:
+    """Which readings of protection are unknown, by name: as a running agent last had them, else looked at now."""
+    found, why = await _readings(patient)
+    rules = patient.remembered.last_word.protection
+    rows = minded(found, rules.ignore if rules is not None else ())
+    whys = {reason.partition(":")[0]: reason.partition(": ")[2] for reason in why}
+    unknown = [str(row["sensor"]) for row in rows if row["value"] is None]
+    for name in unknown:
+        reason = whys.get(_READ_AS.get(name, name))
+        words = f"{name.replace('_', ' ')} cannot be read{': ' + reason if reason else ''}"
+        yield warn("sensor", words, UNKNOWN)
+    if rows and not unknown:
+        yield ok("sensor", f"all {len(rows)} readings of protection are known")
+    elif rows:
+        yield ok("sensor", f"{len(rows) - len(unknown)} of {len(rows)} readings of protection are known")
+
+
+async def _readings(patient: Examined) -> tuple[Sequence[Mapping[str, Any]], Sequence[str]]:
+    if patient.running and patient.seen.get("sensors"):
+        return patient.seen["sensors"], patient.seen.get("unread", [])
+    sense = HostSense(here(), CardSense(), patient.config.cache, lambda: ())
+    await asyncio.to_thread(sense.read)
+    await asyncio.sleep(SHARE_S)  # the share of the CPU is between two looks
+    sample = await asyncio.to_thread(sense.read)
+    readouts = Readouts()
+    readouts.note(sample, patient.clock.wall_ms())
+    return readouts.rows(), sense.why
+
+
 async def service(patient: Examined) -> AsyncIterator[Finding]:
     """Who starts the agent again, and who bounds its log."""
     where = place(patient.config, patient.machine)
@@ -150,8 +196,13 @@ async def service(patient: Examined) -> AsyncIterator[Finding]:
     elif not now.running or not now.enabled:
         hint = f"systemctl {'--user ' if where.way is Way.USER else ''}enable --now {where.name}"
         yield bad("service", f"{where.name}: {now.words}", "" if where.way is Way.LAUNCHD else hint)
+    elif patient.running and now.pid is not None and patient.pid not in (None, now.pid):
+        words = f"{where.name} keeps pid {now.pid} running, and the agent of this state folder is pid {patient.pid}"
+        yield bad("service", words, "end the one that was started by hand; the service starts the agent again")
+    elif not patient.running:
+        yield bad("service", f"{where.name} is active, and no agent has its state folder", log_of(where))
     else:
-        yield ok("service", f"{where.name} is enabled and runs")
+        yield ok("service", f"{where.name} is enabled and runs{f' as pid {now.pid}' if now.pid is not None else ''}")
     if now.installed and where.way is Way.USER and not patient.machine.lingers:
         hint = f"loginctl enable-linger {patient.machine.user}"
         yield warn("service", "it ends when the person logs out", hint)

@@ -78,6 +78,8 @@ class Standing:
     enabled: bool
     running: bool
     words: str
+    pid: int | None = None
+    """The process that it says it keeps running; None where it does not say."""
 
 
 def place(config: Config, machine: Machine) -> Place:
@@ -110,7 +112,7 @@ def install(where: Place, config: Config, program: Path, machine: Machine) -> tu
         machine.ask(argv, PATIENCE_S)
     now = standing(where, machine)
     if not now.running:
-        raise Failed(f"{where.file} is written, but the service does not run: {now.words}", hints=(_look(where),))
+        raise Failed(f"{where.file} is written, but the service does not run: {now.words}", hints=(log_of(where),))
     lines = [f"Wrote {where.file}; the service {where.name} is enabled and runs."]
     if where.way is Way.USER and not machine.lingers:
         lines.append("It ends when you log out. To let it run on:")
@@ -128,7 +130,7 @@ def remove(where: Place, machine: Machine) -> str:
             machine.ask(argv, PATIENCE_S)
     now = standing(where, machine)
     if now.running:
-        raise Failed(f"the service {where.name} does not stop: {now.words}", hints=(_look(where),))
+        raise Failed(f"the service {where.name} does not stop: {now.words}", hints=(log_of(where),))
     try:
         where.file.unlink(missing_ok=True)
     except OSError as error:
@@ -146,13 +148,19 @@ def standing(where: Place, machine: Machine) -> Standing:
         if where.way is Way.LAUNCHD:
             told = machine.ask(("launchctl", "print", f"{_domain(machine)}/{where.name}"), PATIENCE_S)
             running = re.search(r"^\s*state = running$", told, re.MULTILINE) is not None
-            return Standing(True, running, running, "running" if running else told.strip().splitlines()[0][:200])
+            pid = re.search(r"^\s*pid = (\d+)$", told, re.MULTILINE)
+            words = "running" if running else told.strip().splitlines()[0][:200]
+            return Standing(True, running, running, words, int(pid[1]) if running and pid is not None else None)
         active = machine.ask((*_systemctl(where), "is-active", where.name), PATIENCE_S).strip()
         enabled = machine.ask((*_systemctl(where), "is-enabled", where.name), PATIENCE_S).strip()
+        main = machine.ask(
+            (*_systemctl(where), "show", "--property=MainPID", "--value", where.name), PATIENCE_S
+        ).strip()
     except (Failed, IndexError) as error:
         return Standing(True, False, False, str(error) or "the service manager says nothing")
     words = f"{active.splitlines()[-1] if active else 'unknown'}, {enabled.splitlines()[-1] if enabled else 'unknown'}"
-    return Standing(True, enabled == "enabled", active == "active", words)
+    kept = int(main) if main.isdigit() and main != "0" else None
+    return Standing(True, enabled == "enabled", active == "active", words, kept)
 
 
 def _content(where: Place, config: Config, program: Path) -> bytes:
@@ -186,7 +194,8 @@ def _domain(machine: Machine) -> str:
     return "system" if machine.root else f"gui/{os.getuid()}"
 
 
-def _look(where: Place) -> str:
+def log_of(where: Place) -> str:
+    """How a person reads what the service said."""
     if where.way is Way.LAUNCHD:
         return f"look: launchctl print gui/$(id -u)/{where.name}, and log/agent.log in the state folder"
     return f"look: journalctl {'--user ' if where.way is Way.USER else ''}-u {where.name} -n 50"
