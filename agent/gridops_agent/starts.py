@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from gridops.base.codes import host as codes
 from gridops.base.errors import EdgeError, Refusal
 from gridops.base.ids import Digest
 from gridops.base.units import render_ms
+from gridops.disk.atomic import write_atomic
 from gridops.model.snapshot import ResidencyState
 from gridops_agent.artifacts import TakenBack
 from gridops_agent.core import local
@@ -125,7 +127,8 @@ class Starts:
         held = self._memory.host.held.get(body)
         if held is None or held.handle is None:
             return
-        ended = await self._until_listed(held, held.handle)
+        guard = await asyncio.to_thread(self._guard_again, held)
+        ended = await self._until_listed(held, held.handle, guard)
         if ended is not None:
             await self._tell(StartFailed(body, ended.code, ended.why))
 
@@ -148,7 +151,7 @@ class Starts:
                     return await self._adopt(held, there)
         if place is not None:
             return await self._try_at(held, keeper, place, model)
-        guard = self._guard(held, model)
+        guard = await asyncio.to_thread(self._guard, held, model)
         engine = self._tools.engines[launch.engine]
         key_file = await asyncio.to_thread(self._tools.doors.key_file, held.body)
         why = "no port was tried"
@@ -206,8 +209,9 @@ class Starts:
             known=frozenset(self._memory.host.held),
         )
         await self._tell_once(Placed(held.body, place.port))
+        guard = await asyncio.to_thread(self._guard, held, model)
         handle = await keeper.start(spawn, self._publish(held.body))
-        ended = await self._until_listed(held, handle, self._guard(held, model))
+        ended = await self._until_listed(held, handle, guard)
         return StartFailed(held.body, ended.code, ended.why) if ended is not None else None
 
     def _start(self, held: Held, model: Path, port: int, key_file: Path) -> Start:
@@ -225,8 +229,30 @@ class Starts:
         )
 
     def _guard(self, held: Held, model: Path) -> Callable[[], str]:
-        """Says later what of a start's files is not what was proved any more. Without files of ours: nothing."""
-        return self._tools.artifacts.finder.guard(held.warm.launch.artifact, model) if model.parts else lambda: ""
+        """Says later what of a start's files is not what was proved any more. Without files of ours: nothing.
+
+        Where they lie is noted beside the engine's log, so that an agent that comes back in the middle asks the same.
+        """
+        note = self._model_note(held)
+        if not model.parts:
+            note.unlink(missing_ok=True)
+            return lambda: ""
+        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(note, os.fsencode(model))
+        return self._tools.artifacts.finder.guard(held.warm.launch.artifact, model)
+
+    def _guard_again(self, held: Held) -> Callable[[], str]:
+        """The same for a start that an earlier run of the agent began. What was ready once has read its files."""
+        if held.handle is None or held.handle.settled or held.handle.taken:
+            return lambda: ""
+        try:
+            model = Path(os.fsdecode(self._model_note(held).read_bytes()))
+        except OSError:
+            return lambda: ""
+        return self._tools.artifacts.finder.guard(held.warm.launch.artifact, model)
+
+    def _model_note(self, held: Held) -> Path:
+        return self._tools.doors.folder(held.body) / "model"
 
     def _publish(self, body: Digest) -> Publish:
         async def publish(handle: Handle) -> None:

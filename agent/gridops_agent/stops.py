@@ -83,14 +83,27 @@ class Stops:
         made its key. Any other may be at work for callers that no count here knows. For an owner who wants his
         memory; a command of the controller takes what is untold for work, and has its approved force.
         """
-        handle = held.handle
         since, last = self._untold.get(held.body, (0.0, 0.0))
-        if handle is None or last - since < HUNG_S:
+        if last - since < HUNG_S:
             return False
-        adapter = self._tools.adapter(held.warm.launch.engine)
-        keyed = adapter is not None and adapter.abilities.keyed and bool(handle.key_file)
-        alone = keyed and not handle.taken and self._tools.keepers.chose_port(held.warm.launch, handle)
-        return alone and not self._tools.front.in_flight[held.body]
+        return self._alone(held) and not self._tools.front.in_flight[held.body]
+
+    def _alone(self, held: Held) -> bool:
+        """Whether the front is the only way to an engine."""
+        adapter, handle = self._tools.adapter(held.warm.launch.engine), held.handle
+        if adapter is None or handle is None or handle.taken or not handle.key_file:
+            return False
+        return adapter.abilities.keyed and self._tools.keepers.chose_port(held.warm.launch, handle)
+
+    async def told(self, held: Held) -> str:
+        """`in_flight`, once an engine that says nothing at first has said something or is known to hang."""
+        while True:
+            work = await self.in_flight(held)
+            if self.hangs(held):
+                return ""
+            if work != UNTOLD or not self._alone(held):
+                return work
+            await asyncio.sleep(_POLL_S)
 
     async def idle(self, held: Held) -> Steps:
         """Wait until nothing is in flight, however long that takes; answers how it is to be stopped then."""
@@ -126,10 +139,7 @@ class Stops:
                 await self._tell(Ended(body, Outcome.FAILED, codes.WORK_IN_FLIGHT.code, f"{work}; nothing was cut"))
                 return
         steps = FORCE_STEPS if unload.force else STOP_STEPS
-        if held is not None and held.handle is not None:
-            left = await self.end(held, held.handle, steps)
-        else:
-            left = await self._sweep(residency, held, steps)
+        left = await self.end_all(residency, held, steps)
         if left.code is not None:
             if held is not None:
                 await self._tell(Stuck(residency, left.code, left.words))
@@ -137,6 +147,12 @@ class Stops:
             return
         await self._tell(Ended(body, Outcome.SUCCEEDED, detail=left.words or None))
         self._tools.doors.close(residency)
+
+    async def end_all(self, residency: Digest, held: Held | None, steps: Steps = STOP_STEPS) -> Left:
+        """End what a residency's handle names, or without one whatever carries its body."""
+        if held is not None and held.handle is not None:
+            return await self.end(held, held.handle, steps)
+        return await self._sweep(residency, held, steps)
 
     async def end(self, held: Held, handle: Handle, steps: Steps = STOP_STEPS) -> Left:
         """Stop the engine of a handle, wait for its memory, and say what is left. Tells the heart what it owes."""

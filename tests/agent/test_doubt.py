@@ -21,6 +21,7 @@ import pytest
 from gridops.base.errors import BadSetup
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
+from gridops_agent.core.events import Woke
 from gridops_agent.core.state import Handle, put
 from gridops_agent.ledger import Ledger
 from gridops_agent.platform import here
@@ -305,6 +306,49 @@ async def test_leaving_while_an_engine_starts_lets_it_finish_and_adopts_it(site:
         answer = await receipt(agent, warmed)
         assert answer.outcome is Outcome.SUCCEEDED
         assert [pid_of(agent, warmed)] == pids == site.processes()
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+async def test_a_model_file_swapped_while_the_agent_was_away_in_mid_start_never_becomes_ready(
+    site: Site, tmp_path: Path, swapped: bool
+) -> None:
+    model = tmp_path / "mine" / "tiny.gguf"
+    model.parent.mkdir()
+    good = site.model.path.read_bytes()
+    model.write_bytes(good)
+    site.config = replace(site.config, artifact_folders=(model.parent,))
+    async with site.agent() as agent:
+        warmed = await command(agent, site, site.warm())
+        await until(lambda: warmed in agent.memory.host.held and held_of(agent, warmed).handle is not None)
+        assert not held_of(agent, warmed).handle.settled  # type: ignore[union-attr]
+    if swapped:
+        seen = model.stat()
+        other = model.with_suffix(".other")
+        other.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        other.replace(model)
+        os.utime(model, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    async with site.agent() as agent:
+        answer = await receipt(agent, warmed)
+        if not swapped:
+            assert answer.outcome is Outcome.SUCCEEDED
+            return
+        assert (answer.outcome, answer.code) == (Outcome.FAILED, "start_failed")
+        assert f"{model} was changed while the engine started" in (answer.detail or "")
+        assert (agent.memory.host.held, site.processes()) == ({}, [])
+
+
+async def test_a_file_that_is_replaced_after_its_model_was_ready_ends_nothing(site: Site, tmp_path: Path) -> None:
+    model = tmp_path / "mine" / "tiny.gguf"
+    model.parent.mkdir()
+    model.write_bytes(site.model.path.read_bytes())
+    site.config = replace(site.config, artifact_folders=(model.parent,))
+    async with site.agent() as agent:
+        warmed = await command(agent, site, site.warm())
+        await receipt(agent, warmed)
+        model.write_bytes(b"the next one")
+        await agent.effects.tell(Woke(1_000))
+        await until(lambda: held_of(agent, warmed).state is ResidencyState.READY)
+        assert len(site.processes()) == 1
 
 
 @pytest.mark.parametrize("how", ["in place", "by another file"])

@@ -22,12 +22,16 @@ from gridops.trust.tls import TlsIdentity, self_signed
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import write_config
 from gridops_agent.core.protection import OverrideKind
+from gridops_agent.hands import Hands
+from gridops_agent.keep.base import Stopped
+from gridops_agent.keep.child import ChildKeeper
 from gridops_agent.ledger import Ledger
 from gridops_agent.life import leave as leaving
 from gridops_agent.life.install import Machine, install, place
 from gridops_agent.life.leave import Wishes, leave, served_elsewhere
 from gridops_agent.life.left import has_left
 from gridops_agent.overrides import stands
+from gridops_agent.release import Releases
 from gridops_agent.stops import Stops
 from tests.agent.callers import lasting
 from tests.agent.desk import Desk, listening
@@ -209,6 +213,70 @@ async def test_an_engine_that_works_is_not_ended_unasked(
             with pytest.raises(Busy, match="tiny/1: 2 generations"):
                 await leave(site.config, leaver.wishes())
         assert len(site.processes()) == 1
+        await leave(site.config, leaver.wishes())
+    assert site.processes() == []
+
+
+async def test_what_does_not_end_is_remembered_and_told_and_the_leave_goes_on_later(
+    site: Site, tls: TlsIdentity, leaver: Leaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_engine(site)
+
+    async def alive(*_: object) -> Stopped:
+        return Stopped(False, "still alive after KILL: pid 7")
+
+    async with office(site, tls) as desk:
+        with monkeypatch.context() as held:
+            held.setattr(ChildKeeper, "stop", alive)
+            with pytest.raises(Failed, match="tiny/1 does not end: still alive after KILL: pid 7"):
+                await leave(site.config, leaver.wishes(force=True))
+        (stuck,) = remembered(site).held.values()
+        assert (stuck.state, stuck.code) == ("failed", "release_stuck")
+        assert (desk.beats[-1].inventory.residencies[0].state, desk.beats[-1].inventory.goodbye) == ("failed", False)
+        assert has_left(site.config) is None
+        await leave(site.config, leaver.wishes())
+    assert (site.processes(), remembered(site).held) == ([], {})
+
+
+async def test_memory_that_does_not_come_back_is_left_only_by_a_person_who_insists(
+    site: Site, tls: TlsIdentity, leaver: Leaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_engine(site)
+
+    async def owed(*_: object) -> tuple[bool, str]:
+        return False, "gpu0 did not give its memory back (1 GiB were held there); held by pid 9"
+
+    monkeypatch.setattr(Releases, "after", owed)
+    async with office(site, tls):
+        with pytest.raises(Failed, match="tiny/1 has ended, and gpu0 did not give its memory back") as caught:
+            await leave(site.config, leaver.wishes())
+        assert "--force" in caught.value.hints[0]
+        assert site.processes() == []
+        await leave(site.config, leaver.wishes(force=True))
+    assert any(line.startswith("tiny/1 has ended; gpu0 did not") for line in leaver.said)
+    assert remembered(site).held == {}
+
+
+async def test_an_engine_that_was_given_back_runs_on(
+    site: Site, tls: TlsIdentity, leaver: Leaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_engine(site)
+    given = frozenset(remembered(site).held)
+    monkeypatch.setattr(Hands, "given", lambda *_: given)
+    async with office(site, tls):
+        await leave(site.config, leaver.wishes(force=True))
+    assert (len(site.processes()), remembered(site).held) == (1, {})
+    assert "tiny/1 was given back to a person: it runs on." in leaver.said
+
+
+async def test_an_engine_that_hangs_keeps_nobody_from_leaving(
+    site: Site, tls: TlsIdentity, leaver: Leaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridops_agent.engines.asking.PATIENCE", aiohttp.ClientTimeout(total=0.4))
+    await with_engine(site)
+    (engine,) = site.processes()
+    os.kill(engine, signal.SIGSTOP)
+    async with office(site, tls):
         await leave(site.config, leaver.wishes())
     assert site.processes() == []
 

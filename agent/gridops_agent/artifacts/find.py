@@ -65,7 +65,9 @@ class Finder:
             base = base.parent
         files = [(first, artifact.files[0].sha256), *((base / f.path, f.sha256) for f in artifact.files[1:])]
         known = dict(self._rows())
-        proved = [(path, known.get(str(path)) or look(path, digest)) for path, digest in files]
+        rows = [(path, known.get(str(path)) or look(path, digest), digest) for path, digest in files]
+        # A path that was proved to be another file since is one that was changed, however it looks now.
+        proved = [(path, row if row is not None and row.sha256 == digest else None) for path, row, digest in rows]
 
         def changed() -> str:
             for path, proof in proved:

@@ -8,6 +8,7 @@ host's key stays trusted until a person takes it out of git: no host can do that
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from gridops.trust.root import RootChain
 from gridops_agent.client import Controller
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
-from gridops_agent.core.events import Departed
+from gridops_agent.core.events import Departed, Stuck
 from gridops_agent.core.protection import OverrideKind
 from gridops_agent.core.state import Held
 from gridops_agent.keep.base import FORCE_STEPS, STOP_STEPS
@@ -173,9 +174,15 @@ async def _empty(config: Config, wishes: Wishes) -> None:
     """End every engine, with this process as the agent, and tell the controller."""
     async with Agent(config, wishes.version) as agent:
         await agent.effects.leave()  # nothing is started again, fetched or waited for
-        for held in sorted(agent.memory.host.held.values(), key=lambda h: (h.replica, h.body)):
-            await _unload(agent, held, wishes)
-        for what, body in await agent.keepers.strangers(frozenset()):
+        try:
+            for held in sorted(agent.memory.host.held.values(), key=lambda h: (h.replica, h.body)):
+                await _unload(agent, held, wishes)
+        except Failed:
+            with contextlib.suppress(GridopsError, TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await agent.talk.beat()  # what does not end is said where it is planned with, too
+            raise
+        for what, body in await agent.keepers.strangers(agent.hands.given()):
             raise Failed(f"{what} carries the command {body}, which this host does not know: it is left alone")
         agent.sleep.away = True
         try:
@@ -189,17 +196,26 @@ async def _empty(config: Config, wishes: Wishes) -> None:
 
 
 async def _unload(agent: Agent, held: Held, wishes: Wishes) -> None:
+    """End one residency's engine as any unload does: proved gone, its memory back, and what is left remembered."""
+    stops = agent.effects.stops
     if not wishes.force and held.handle is not None:
-        work = await agent.effects.stops.in_flight(held)
+        work = await stops.told(held)
         if work:
             raise Busy(f"{held.replica}: {work}; nothing was cut", hints=("call it again, or with --force",))
-    steps = FORCE_STEPS if wishes.force else STOP_STEPS
-    if held.handle is not None:
-        stopped = await agent.keepers.stop(held.body, held.handle, steps)
-    else:
-        stopped = await agent.keepers.sweep(held.body, held, steps)
-    if not stopped.gone:
-        raise Failed(f"{held.replica} does not end: {stopped.detail}")
+    left = await stops.end_all(held.body, held, FORCE_STEPS if wishes.force else STOP_STEPS)
+    if left.code == codes.GIVEN_BACK.code:
+        wishes.tell(f"{held.replica} was given back to a person: it runs on.")
+        return
+    if left.code is not None:
+        await agent.memory.take(Stuck(held.body, left.code, left.words))
+        if not await agent.keepers.absent(held):
+            raise Failed(
+                f"{held.replica} does not end: {left.words}", hints=("look at it on the host, then call it again",)
+            )
+        if not wishes.force:
+            words = "wait until it is back and call it again, or leave it: gridops-agent leave --force"
+            raise Failed(f"{held.replica} has ended, and {left.words}", hints=(words,))
+        wishes.tell(f"{held.replica} has ended; {left.words}.")
     await agent.memory.take(Departed(held.body))
     agent.doors.close(held.body)
     wishes.tell(f"{held.replica} is unloaded.")
