@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from gridops.base.ids import DeviceId
 from gridops.base.units import PPM
@@ -28,8 +29,7 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     """An answer. `short_bytes` is by how much it does not fit (0 unless SHORT); `free_bytes` what there was."""
 
     answer: Answer
@@ -72,8 +72,7 @@ class DeviceRoom:
         return self.raw_bytes - self.headroom_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """What is planned on a device: all of it, and the part of it that is GPU work."""
 
     all_bytes: int = 0

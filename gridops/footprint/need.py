@@ -12,7 +12,7 @@ no number of its own is estimated from the artifact and stated as such, and is u
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gridops.base.ids import Digest
 from gridops.base.record import digest_of
@@ -36,8 +36,7 @@ KV_BOUND_DIVISOR = 96
 weights a layer, at least 4 bits each, and d >= 64 * attention_heads. An upper bound: real ones need less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """Memory of one replica: on each device of its seat, and on the host's RAM on top."""
 
     device_bytes: int

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
@@ -88,8 +89,7 @@ def errand(action: Action) -> ActionClass | None:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(NamedTuple):
     """What raises or lowers a decision's place in the table."""
 
     ends: bool = False
@@ -102,7 +102,11 @@ class Traits:
     dips: bool = False
 
 
-def classify(kind: DecisionKind, cause: CauseKind, traits: Traits = Traits()) -> tuple[ActionClass, Risk]:
+PLAIN = Traits()
+"""Nothing raises or lowers it."""
+
+
+def classify(kind: DecisionKind, cause: CauseKind, traits: Traits = PLAIN) -> tuple[ActionClass, Risk]:
     """Class and risk of a decision."""
     if kind is DecisionKind.CANNOT_PLACE:
         return _GROW

@@ -9,8 +9,9 @@ and mutable while a plan is made; nothing outside the planner sees it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
@@ -28,8 +29,7 @@ from gridops.planner.together import sets
 from gridops.planner.world import HostView, World
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """One replica that looks for a seat, in one way of running."""
 
     replica: ReplicaId
@@ -39,8 +39,7 @@ class Ask:
     """The host on which it stands now, and which it gives up for the seat."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """A seat that a host can give. `left_bytes` is what its fullest device keeps.
 
     `waits`: something else has to leave first. `breaks`: its own former self has to, so the replica is down meanwhile.
@@ -127,7 +126,7 @@ class Board:
         waits = found.waits or self.crowded_now(board, ask.profile, instead)
         if breaks == found.breaks and waits == found.waits:
             return found
-        return replace(found, breaks=breaks, waits=waits)
+        return found._replace(breaks=breaks, waits=waits)
 
     def _counts(self, board: HostBoard, profile: Profile, present: Sequence[ProfileName]) -> HostLine | None:
         limit = board.view.host.max_replicas
@@ -242,11 +241,11 @@ def _memory(board: HostBoard, ask: Ask, former: Claim | None) -> Offer | HostLin
         return now
     later = _seat(board, ask, None, live=False)
     if isinstance(later, Offer):
-        return replace(later, waits=True)
+        return later._replace(waits=True)
     if former is None:
         return later
     last = _seat(board, ask, former, live=False)
-    return replace(last, breaks=True) if isinstance(last, Offer) else last
+    return last._replace(breaks=True) if isinstance(last, Offer) else last
 
 
 def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Offer | HostLine:

@@ -8,7 +8,7 @@ then chosen, the placement it leads to keeps every hard rule (a property test tr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gridops.base.ids import HostId, ReplicaId
 from gridops.base.record import with_one
@@ -190,7 +190,7 @@ def _claim(draft: Draft, incumbent: Incumbent, before: Assignment | None) -> Cla
     if stays or before is None:
         return claim
     device, beside = max(claim.device_bytes, before.device_bytes), max(claim.host_bytes, before.host_bytes)
-    return replace(claim, device_bytes=device, host_bytes=beside)
+    return claim._replace(device_bytes=device, host_bytes=beside)
 
 
 def _tie_price(knots: _Knots, draft: Draft, targets: Targets, decisions: Sequence[Decision]) -> None:

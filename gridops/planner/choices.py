@@ -7,8 +7,6 @@ plan has. It takes the replica from the board and puts it back, so that the draf
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gridops.base.ids import HostId, ReplicaId, replica_key
 from gridops.model.plan import Cause, CauseKind, Choice, ChosenBy
 from gridops.planner.draft import Draft, Item, Seated
@@ -56,8 +54,8 @@ def _of_standing(seats: Seats, seated: Seated) -> Choice:
     profile, origin = seats.draft.world.profiles[seated.assignment.profile], seated.origin
     if origin is None:
         return Choice(replica=seated.assignment.replica, host=seated.assignment.seat.host, terms=(), fits=1)
-    away = Item(origin.replica, profile, _ANY, replace(origin, here_again=False))
-    here = Item(origin.replica, profile, _ANY, replace(origin, here_again=True, ready=False), pin=origin.host)
+    away = Item(origin.replica, profile, _ANY, origin._replace(here_again=False))
+    here = Item(origin.replica, profile, _ANY, origin._replace(here_again=True, ready=False), pin=origin.host)
     own, other = seats.find(here), seats.find(away)
     return _choice(seated, own, other, ChosenBy.STAYS)
 
@@ -69,7 +67,7 @@ def _of_new(seats: Seats, seated: Seated) -> Choice:
     profile, claim = draft.world.profiles[assignment.profile], draft.board.hosts[host].desired[replica]
     draft.lift(replica)
     item = Item(replica, profile, _ANY, seated.origin)
-    own, found = seats.find(replace(item, pin=host)), seats.find(item)
+    own, found = seats.find(item._replace(pin=host)), seats.find(item)
     draft.board.put(host, claim)
     draft.give(seated)
     return _choice(seated, own, found, ChosenBy.TOGETHER)

@@ -6,7 +6,8 @@ Mutable, and seen by the planner only: `begin` seats whoever may stay, `place` m
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, replica_key, split_replica
 from gridops.base.units import counted
@@ -21,8 +22,7 @@ from gridops.planner.targets import Targets
 from gridops.planner.world import World
 
 
-@dataclass(frozen=True, slots=True)
-class Seated:
+class Seated(NamedTuple):
     """A replica with its seat. `dip`: it is down while it changes, because its former self has to go first."""
 
     assignment: Assignment
@@ -32,8 +32,7 @@ class Seated:
     dip: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """A replica that looks for a seat: missing, changed, or on its way from where it stands."""
 
     replica: ReplicaId
@@ -110,7 +109,7 @@ class Draft:
         before = self.board.hosts.get(item.origin.host) if item.origin is not None else None
         if item.origin is not None and before is not None and item.replica in before.desired:
             self.board.take(item.origin.host, item.replica, runs=item.origin.runs)
-        claim = offer.claim if offer.claim.replica == item.replica else replace(offer.claim, replica=item.replica)
+        claim = offer.claim if offer.claim.replica == item.replica else offer.claim._replace(replica=item.replica)
         self.board.put(host, claim)
         self.board.hosts[host].fetch(launch.artifact)
         assignment = assign(claim, host, self.world.recall.digests.of(launch))
@@ -263,7 +262,7 @@ def _no_longer_fits(draft: Draft, incumbent: Incumbent) -> Incumbent | None:
         kind, why = CauseKind.UNHEALTHY, f"{host} has too little memory beside its reserve and external use"
     if why is None:
         return None
-    return replace(incumbent, verdict=Verdict.LEAVE, cause=Cause(kind=kind, detail=why), again=None)
+    return incumbent._replace(verdict=Verdict.LEAVE, cause=Cause(kind=kind, detail=why), again=None)
 
 
 def _remain(draft: Draft, incumbent: Incumbent) -> None:

@@ -9,7 +9,7 @@ coded line. Rules are checked in one fixed order, structural ones first, so that
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
@@ -41,8 +41,7 @@ SPLITS_BY = {"mindie": "tensor", "sglang": "tensor", "vllm": "tensor"}
 """How an engine cuts a model over several devices when nobody says. Others may cut by layers, which divides nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """How a config runs on a host: its launch, what it needs, and the devices to choose from."""
 
     launch: Launch

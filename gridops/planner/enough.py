@@ -75,7 +75,7 @@ def resize(draft: Draft, left: Sequence[Item]) -> None:
     waiting = Counter(i.profile.name for i in needed(draft, left) if _homeless(i))
     for name, size in sizes.items():
         if size.varies:
-            sizes[name] = replace(size, replicas=max(size.baseline, len(draft.of(name)) + waiting[name]))
+            sizes[name] = size._replace(replicas=max(size.baseline, len(draft.of(name)) + waiting[name]))
     draft.sizes = sizes
 
 
@@ -105,7 +105,7 @@ def settle(draft: Draft, first: Mapping[ProfileName, Size], left: Sequence[Item]
         if note := _told(draft, name, first[name]):
             notes.append(note)
             staying = _with_cause(draft, name, first[name], staying)
-    dropped = tuple(replace(i.origin, cause=i.cause) for i in gone if i.origin is not None)
+    dropped = tuple(i.origin._replace(cause=i.cause) for i in gone if i.origin is not None)
     return Settled(tuple(staying), dropped, tuple(notes))
 
 
@@ -115,7 +115,7 @@ def _takes_over(draft: Draft, item: Item) -> bool:
     if item.origin is None or not new:
         return False
     _rename(draft, new[-1], item.replica)
-    draft.give(replace(draft.seats[item.replica], origin=item.origin, cause=item.cause))
+    draft.give(draft.seats[item.replica]._replace(origin=item.origin, cause=item.cause))
     return True
 
 
@@ -159,7 +159,7 @@ def _numbered(draft: Draft, name: ProfileName, left: Sequence[Item]) -> list[Ite
     for was in new:  # from the lowest on, so that a name is free before it is taken
         if was in names and was in draft.seats:
             _rename(draft, was, names[was])
-    return [replace(i, replica=names.get(i.replica, i.replica)) if i.replica in waiting else i for i in left]
+    return [i._replace(replica=names.get(i.replica, i.replica)) if i.replica in waiting else i for i in left]
 
 
 def _rename(draft: Draft, was: ReplicaId, now: ReplicaId) -> None:
@@ -167,8 +167,8 @@ def _rename(draft: Draft, was: ReplicaId, now: ReplicaId) -> None:
     host = seated.assignment.seat.host
     claim = draft.board.hosts[host].desired[was]
     draft.lift(was)
-    draft.board.put(host, replace(claim, replica=now))
-    draft.give(replace(seated, assignment=replace(seated.assignment, replica=now)))
+    draft.board.put(host, claim._replace(replica=now))
+    draft.give(seated._replace(assignment=replace(seated.assignment, replica=now)))
     draft.choices = [replace(c, replica=now) if c.replica == was else c for c in draft.choices]
 
 
@@ -192,6 +192,6 @@ def _with_cause(draft: Draft, name: ProfileName, first: Size, left: Sequence[Ite
     for replica in _new(draft, name):
         seated = draft.seats[replica]
         if seated.cause is not None and seated.cause.detail == first.why:
-            draft.give(replace(seated, cause=replace(seated.cause, detail=detail)))
+            draft.give(seated._replace(cause=replace(seated.cause, detail=detail)))
     mine = [i.profile.name == name and i.cause.detail == first.why for i in left]
-    return [replace(i, cause=replace(i.cause, detail=detail)) if own else i for i, own in zip(left, mine, strict=True)]
+    return [i._replace(cause=replace(i.cause, detail=detail)) if own else i for i, own in zip(left, mine, strict=True)]

@@ -10,7 +10,7 @@ the controller goes on trying there. Called by `verdicts` for who stands, by `se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gridops.base.codes import placement as codes
 from gridops.base.ids import HostId
@@ -41,11 +41,11 @@ def never_up(world: World, incumbent: Incumbent, profile: Profile, config: Confi
     record = experience.failing(experience.about(profile, config)).get(incumbent.host)
     if record is not None:
         cause = Cause(kind=CauseKind.FAILED_START, detail=f"does not come up on {incumbent.host}: {_told(record)}")
-        return replace(incumbent, verdict=Verdict.LEAVE, cause=cause)
+        return incumbent._replace(verdict=Verdict.LEAVE, cause=cause)
     if asked is None or asked.target is None or world.inputs.given_up is not None:
         return None
     # Who plans without knowing the controller's memory asks again what its proposal asks.
-    return replace(incumbent, verdict=Verdict.LEAVE, cause=asked.cause, only_to=asked.target.host)
+    return incumbent._replace(verdict=Verdict.LEAVE, cause=asked.cause, only_to=asked.target.host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class Question:
 
     def fits_as(self, profile: Profile, pin: HostId | None) -> bool:
         """Would any host have room for it now, were its profile like this?"""
-        item = replace(self.item, profile=profile, pin=pin)
+        item = self.item._replace(profile=profile, pin=pin)
         return any(closest(self.draft, item, host) is None for host in self.draft.world.hosts if pin in (None, host))
 
 

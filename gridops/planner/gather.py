@@ -40,7 +40,7 @@ def gather(world: World) -> tuple[Incumbent, ...]:
     for adopted in more:
         before = released.get(adopted.replica)
         cause = before.cause if before is not None else None
-        judged[adopted.replica] = judge(world, replace(adopted, cause=cause))
+        judged[adopted.replica] = judge(world, adopted._replace(cause=cause))
     return tuple(sorted(judged.values(), key=lambda i: (i.assignment.profile, replica_key(i.replica))))
 
 

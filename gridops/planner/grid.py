@@ -18,10 +18,10 @@ from gridops.model.snapshot import ResidencyState
 from gridops.planner.capacity import Board
 from gridops.planner.host_board import HostBoard
 from gridops.planner.recall import Shelf
-from gridops.planner.terrain import ENDLESS, MIB, Bools, Ints, Terrain, shape_of, terrain_of
+from gridops.planner.terrain import ENDLESS, MIB, Bools, Ints, Terrain, anywhere, shape_of, terrain_of
 from gridops.planner.world import HostView, World
 
-__all__ = ["ENDLESS", "MIB", "Bools", "Grid", "Ints", "shape_of"]
+__all__ = ["ENDLESS", "MIB", "Bools", "Grid", "Ints", "anywhere", "shape_of"]
 
 STATES_KEPT = 100_000
 """States of hosts whose numbers are kept for the next plan. Double: some megabytes; half: made anew more often."""
@@ -91,7 +91,7 @@ class Grid:
         self.seen = self.began = 0
         """Changes that were noted since."""
         self._log: Ints = np.zeros(64, np.int64)
-        self.shared = bool((self.gpu != ENDLESS).any())
+        self.shared = anywhere(self.gpu != ENDLESS)
         """Some host shares its memory between GPU work and other work."""
 
     def _begin(self) -> None:
@@ -139,11 +139,11 @@ class Grid:
         self.by_pool: Ints = np.ascontiguousarray(self.free.T)
         """The same, pool by pool: what is compared over hosts lies together."""
         # What holds on all hosts need not be looked at host by host; these only ever become stricter.
-        self.crowded = bool((self.present >= self.limit).any())
+        self.crowded = anywhere(self.present >= self.limit)
         """Some host has no slot left, or had none."""
-        self.departs = bool(self.leaving.any())
+        self.departs = anywhere(self.leaving)
         """Something is on its way out somewhere, or was."""
-        self.least_disk = int(self.disk_free.min()) if len(self.disk_free) else 0
+        self.least_disk = int(self.disk_free[self.disk_free.argmin()]) if len(self.disk_free) else 0
         """No host has less room on its disk."""
 
     # -- what does not change while a plan is made -----------------------------------------------------------------
@@ -185,10 +185,6 @@ class Grid:
         """How many states there have been."""
         return len(self.numbers)
 
-    def state(self, row: int) -> int:
-        """The number of one host; -1 where nobody has asked since it changed."""
-        return int(self._state[row])
-
     def plain(self, profile: Profile) -> bool:
         """No rule speaks about which others are on a host, neither the profile's nor anybody's."""
         return profile.colocation.max is None and not self.shunned(profile) and not self._sociable
@@ -197,11 +193,11 @@ class Grid:
         """A number for each of these hosts, equal for hosts of equal shape and room."""
         found: Ints = self._state[rows]
         if len(found) and found[found.argmin()] < 0:
-            unknown = rows[found < 0]
-            free = np.maximum(self.free[unknown], 0)
-            for n, shape, room in zip(unknown.tolist(), self.shape[unknown].tolist(), free, strict=True):
-                self._state[n] = self.numbers.setdefault((shape, room.tobytes()), len(self.numbers))
-            found = self._state[rows]
+            unknown = (found < 0).nonzero()[0]
+            for n in rows[unknown].tolist():
+                key = int(self.shape[n]), np.maximum(self.free[n], 0).tobytes()
+                self._state[n] = self.numbers.setdefault(key, len(self.numbers))
+            found[unknown] = self._state[rows[unknown]]
         return found
 
     def refresh(self) -> None:

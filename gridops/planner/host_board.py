@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gridops.base.ids import DeviceId, Digest, ProfileName, ReplicaId
 from gridops.footprint.ledger import DeviceRoom, Use
@@ -15,8 +16,7 @@ from gridops.model.profile import Artifact
 from gridops.planner.world import HostView, Standing
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What one replica takes on one host."""
 
     replica: ReplicaId
@@ -28,11 +28,18 @@ class Claim:
 
 
 @dataclass(slots=True)
-class _Sum:
-    """Bytes on one device, all and GPU work."""
+class _Sums:
+    """Bytes by device, all and GPU work."""
 
-    all_bytes: int = 0
-    gpu_bytes: int = 0
+    all_bytes: dict[DeviceId, int] = field(default_factory=dict)
+    gpu_bytes: dict[DeviceId, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, view: HostView) -> _Sums:
+        return cls({r.id: 0 for r in view.rooms}, {r.id: 0 for r in view.rooms})
+
+    def copy(self) -> _Sums:
+        return _Sums(self.all_bytes.copy(), self.gpu_bytes.copy())
 
 
 @dataclass(slots=True)
@@ -54,13 +61,12 @@ class HostBoard:
     """The board that this one is as, until something changes on it."""
     found_crowded: tuple[DeviceRoom | None] | None = None
     """What `crowded` says as long as nothing changes; only on a board that others begin as."""
-    _desired: dict[DeviceId, _Sum] = field(default_factory=dict)
-    _live: dict[DeviceId, _Sum] = field(default_factory=dict)
+    _desired: _Sums = field(default_factory=_Sums)
+    _live: _Sums = field(default_factory=_Sums)
 
     def __post_init__(self) -> None:
         if self.origin is None:
-            self._desired = {r.id: _Sum() for r in self.view.rooms}
-            self._live = {r.id: _Sum() for r in self.view.rooms}
+            self._desired, self._live = _Sums.of(self.view), _Sums.of(self.view)
 
     def again(self, view: HostView, row: int, log: list[int]) -> HostBoard:
         """The same once more, for a view that differs in nothing that is planned by; a copy as soon as it changes."""
@@ -91,8 +97,7 @@ class HostBoard:
             self.origin = None
             self.desired, self.artifacts = dict(self.desired), set(self.artifacts)
             self.leaving, self.kept = list(self.leaving), list(self.kept)
-            self._desired = {d: _Sum(s.all_bytes, s.gpu_bytes) for d, s in self._desired.items()}
-            self._live = {d: _Sum(s.all_bytes, s.gpu_bytes) for d, s in self._live.items()}
+            self._desired, self._live = self._desired.copy(), self._live.copy()
 
     def put(self, claim: Claim) -> None:
         """The replica shall stand here."""
@@ -164,17 +169,19 @@ class HostBoard:
 
     def sums(self) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
         """Bytes per pool in the view's order: desired and live, each as (all work, GPU work)."""
+        desired, live = self._desired, self._live
         for room in self.view.rooms:
-            desired, live = self._desired[room.id], self._live[room.id]
-            yield (desired.all_bytes, desired.gpu_bytes), (live.all_bytes, live.gpu_bytes)
+            d = room.id
+            yield (desired.all_bytes[d], desired.gpu_bytes[d]), (live.all_bytes[d], live.gpu_bytes[d])
 
     def use(self, device: DeviceId, *, live: bool, without: Claim | None = None) -> Use:
         """What is taken on a device; `without` leaves one claim out."""
-        total = (self._live if live else self._desired)[device]
+        sums = self._live if live else self._desired
+        everything, gpu = sums.all_bytes[device], sums.gpu_bytes[device]
         if without is None:
-            return Use(total.all_bytes, total.gpu_bytes)
+            return Use(everything, gpu)
         part = part_of(without, device, self.view)
-        return Use(total.all_bytes - part, total.gpu_bytes - (part if without.gpu and device in without.devices else 0))
+        return Use(everything - part, gpu - (part if without.gpu and device in without.devices else 0))
 
     def profiles(self, without: ReplicaId | None = None) -> list[ProfileName]:
         """Profile of every residency that counts here, one entry each; external ones and stuck ones included."""
@@ -193,9 +200,8 @@ class HostBoard:
 
     def _find_crowded(self) -> DeviceRoom | None:
         for room in self.view.rooms:
-            used = self._desired[room.id]
-            over_gpu = room.gpu_bytes is not None and used.gpu_bytes > room.gpu_bytes
-            if used.all_bytes > max(0, room.raw_bytes) or over_gpu:
+            over_gpu = room.gpu_bytes is not None and self._desired.gpu_bytes[room.id] > room.gpu_bytes
+            if self._desired.all_bytes[room.id] > max(0, room.raw_bytes) or over_gpu:
                 return room
         return None
 
@@ -207,13 +213,13 @@ class HostBoard:
         self._count(self._desired, claim, -1)
         return over
 
-    def _count(self, sums: dict[DeviceId, _Sum], claim: Claim, sign: int) -> None:
+    def _count(self, sums: _Sums, claim: Claim, sign: int) -> None:
         for device in claim.devices:
-            if (total := sums.get(device)) is not None:
-                total.all_bytes += sign * claim.device_bytes
-                total.gpu_bytes += sign * claim.device_bytes if claim.gpu else 0
+            if device in sums.all_bytes:
+                sums.all_bytes[device] += sign * claim.device_bytes
+                sums.gpu_bytes[device] += sign * claim.device_bytes if claim.gpu else 0
         if claim.host_bytes and self.view.ram is not None:
-            sums[self.view.ram.id].all_bytes += sign * claim.host_bytes
+            sums.all_bytes[self.view.ram.id] += sign * claim.host_bytes
 
 
 def part_of(claim: Claim, device: DeviceId, view: HostView) -> int:

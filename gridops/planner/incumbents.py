@@ -6,8 +6,9 @@ host may call a replica, and whether a running command still is what its profile
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
+from typing import NamedTuple
 
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, replica_id, split_replica
 from gridops.model.intent import Where
@@ -31,8 +32,7 @@ class Verdict(IntEnum):
     """Its host is no longer ours to use: it is gone already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Incumbent:
+class Incumbent(NamedTuple):
     """A replica of the parent (or an adopted residency) with what is to become of it."""
 
     assignment: Assignment

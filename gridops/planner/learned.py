@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gridops.base import canon
 from gridops.base.codes.host import NO_SPACE
@@ -48,8 +49,7 @@ def is_failing(count: int, code: str | None) -> bool:
     return count >= LEAVE_AFTER or code in HOPELESS
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """What a start on one host takes, the link to itself."""
 
     copy_bytes: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
 from gridops.model.plan import CauseKind
@@ -32,8 +33,7 @@ from gridops.planner.world import Standing, clock
 SOURCES = tuple(FootprintSource)
 
 
-@dataclass(frozen=True, slots=True)
-class Mover:
+class Mover(NamedTuple):
     """A piece with the replica it stands for: seated now, or wanting."""
 
     replica: ReplicaId

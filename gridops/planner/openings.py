@@ -16,11 +16,13 @@ import numpy as np
 from gridops.base.units import PPM
 from gridops.planner.constants import START_MAX_MS
 from gridops.planner.eligible import Way
-from gridops.planner.grid import ENDLESS, Bools, Ints
+from gridops.planner.grid import ENDLESS, Bools, Ints, anywhere
 from gridops.planner.prospects import Prospect
 from gridops.planner.rank_harm import Harms
 from gridops.planner.scarce import NANO, Scarcity
 
+FEW = 24
+"""Rows that are looked up one by one, which costs less than arrays do. Changes nothing but time."""
 
 class Answers(NamedTuple):
     """What all hosts said at one time. Not to be written to."""
@@ -90,7 +92,7 @@ class Opening:
         everywhere = np.arange(size)
         self._look(everywhere)
         self._time(everywhere)
-        self.level = int(self.harm[0]) if size and (self.harm == self.harm[0]).all() else None
+        self.level = int(self.harm[0]) if size and not anywhere(self.harm != self.harm[0]) else None
 
     def answers(self) -> Answers:
         """What hosts say now, for a plan that begins as this one stands."""
@@ -101,7 +103,7 @@ class Opening:
         """What hosts said when the plan began."""
         self.fits, self.waits, self.left, self.soon_ms, self.wait_ms, self.harm, self.level = answers
         self._seen, self._shared, self._shares_times = self.grid.began, True, True
-        self._waiting = bool(self.waits.any())
+        self._waiting = anywhere(self.waits)
 
     def _own(self) -> None:
         """Something is about to change: what is shared becomes a copy."""
@@ -136,9 +138,9 @@ class Opening:
             at = np.unique(at)  # some have changed more than once
         if len(at):
             self._own()
-            busy = self._waiting and bool(self.waits[at].any())
+            busy = self._waiting and anywhere(self.waits[at])
             self._look(at)
-            if self.prospect.contended or busy or (self._waiting and self.waits[at].any()):
+            if self.prospect.contended or busy or (self._waiting and anywhere(self.waits[at])):
                 self._own_times()
                 self._time(at)
                 self.level = None
@@ -225,9 +227,7 @@ class Opening:
 
     def stranded_of(self, place: int) -> int:
         """The same for one place."""
-        state, lost = self.grid.state(int(self.rows[place])), self._strands.lost
-        known = int(lost[state]) if 0 <= state < len(lost) else -ENDLESS
-        return known if known != -ENDLESS else int(self.stranded(np.array([place]))[0])
+        return int(self.stranded(np.array([place]))[0])
 
     def _strand(self, at: Ints, states: Ints) -> Ints:
         grid, rows, need = self.grid, self.rows[at], self.need[at][:, None]
@@ -277,9 +277,12 @@ class Opening:
     def _counts(self, rows: Ints) -> Bools:
         """Counts and company, where rules speak of either."""
         grid, profile = self.grid, self.profile
-        here = _at(grid.company.of(profile.name), rows, len(grid.ids))
-        most_here = profile.max_per_host if profile.max_per_host is not None else ENDLESS
-        found: Bools = here < most_here
+        counts, most_here = grid.company.of(profile.name), profile.max_per_host
+        if self._plain and len(rows) < FEW:
+            assert most_here is not None, "counts are asked where a rule speaks of them"
+            return np.array([counts.get(r, 0) < most_here for r in rows.tolist()], np.bool_)
+        here = _at(counts, rows, len(grid.ids))
+        found: Bools = here < (most_here if most_here is not None else ENDLESS)
         if self._plain:
             return found
         others = grid.distinct[rows] - (here > 0)
@@ -341,7 +344,7 @@ class Opening:
 
 def _at(counts: Mapping[int, int], rows: Ints, size: int) -> Ints:
     """The count of each of these rows. A few rows are looked up, many are spread out first."""
-    if len(rows) * 4 < len(counts) or len(rows) < 16:
+    if len(rows) * 4 < len(counts) or len(rows) < FEW:
         return np.array([counts.get(r, 0) for r in rows.tolist()], np.int64)
     spread = np.zeros(size, np.int64)
     spread[list(counts)] = list(counts.values())

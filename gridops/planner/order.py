@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from gridops.base.ids import HostId, ProfileName, replica_key
 from gridops.planner.draft import Draft, Item
@@ -66,7 +65,7 @@ def _with_pins(draft: Draft, items: Sequence[Item]) -> list[Item]:
             free = [n for n, i in enumerate(result) if i.profile.name == name and i.pin is None and not i.changes]
             if free:
                 best = max(free, key=lambda n: (result[n].origin is None, -n))
-                result[best] = replace(result[best], pin=host)
+                result[best] = result[best]._replace(pin=host)
     return result
 
 

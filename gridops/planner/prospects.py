@@ -16,7 +16,7 @@ from gridops.planner.eligible import Way
 from gridops.planner.fittings import fittings_of
 from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
 from gridops.planner.rank_harm import Fetch, Harms
-from gridops.planner.terrain import slim
+from gridops.planner.terrain import anywhere, slim
 
 
 class Prospect:
@@ -38,7 +38,7 @@ class Prospect:
         shape = grid.shape[self.rows]
         self.need: Ints = slim(self.fittings.column(lambda f: f.per_pool)[shape])
         self.ram_need: Ints = slim(self.fittings.column(lambda f: f.ram)[shape])
-        self.needs_ram = bool(self.ram_need.any())
+        self.needs_ram = anywhere(self.ram_need > 0)
         self.gpu = next((f.way.gpu for f in some), False)
         # Configs that may use any of their pools need no look at groups.
         self.loose = all(len(f.groups) == 1 and f.groups[0] == f.columns for f in some)
@@ -46,12 +46,12 @@ class Prospect:
         about = harms.experience.about(profile, self.config)
         fetch = harms.fetch(profile, position, about, self.rows)
         self.fetch = Fetch(slim(fetch.alone_ms), slim(fetch.size_bytes), slim(fetch.shared))
-        self.contended = bool(self.fetch.shared.any())
+        self.contended = anywhere(self.fetch.shared > 0)
         self.exposure = harms.exposure(profile)
         lasting = harms.lasting(profile, about, self.rows, gpu=self.gpu)
         self.failing, self.slower, self.broken = (slim(part) for part in lasting)
         # Where more than the start differs between hosts, equal harm may have unequal parts.
-        self.mixed = bool(self.failing.any() or self.slower.any() or self.broken.any())
+        self.mixed = any(anywhere(part != 0) for part in (self.failing, self.slower, self.broken))
         self.warm: Ints = slim(harms.warm_ms(profile, about, self.rows))
         self.running: Ints = slim(self._runs(grid))
         # With the link to itself, so that it stays true whatever else of the plan is moved (`room`).

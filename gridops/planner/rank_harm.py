@@ -8,7 +8,7 @@ little is asked, and a faster host where much is. Without a forecast a nominal r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +37,7 @@ from gridops.planner.terrain import Terrain, level
 from gridops.planner.world import HostView, Standing
 
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
+class Exposure(NamedTuple):
     """How many requests a replica's seat concerns."""
 
     waiting_mlanes: int
@@ -55,8 +54,7 @@ class Exposure:
         return cost
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(NamedTuple):
     """Fetching what is missing, per row: the time with the link to itself, the bytes, and whether others slow it."""
 
     alone_ms: Ints

@@ -12,7 +12,7 @@ always stays. What one plan may not do at once is left to later ones: whoever wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gridops.base.ids import HostId, ReplicaId, replica_key
 from gridops.base.units import PPM
@@ -279,7 +279,7 @@ def _item(movers: Movers, n: int) -> Item:
         return Item(mover.replica, profile, seated.cause, seated.origin)
     assert seated.origin is not None, "who is new has a cause"
     cause = Cause(kind=CauseKind.REBALANCE, detail=f"makes room for {_names(_gainers(movers, n))}")
-    return Item(mover.replica, profile, cause, replace(seated.origin, verdict=Verdict.LEAVE, cause=cause))
+    return Item(mover.replica, profile, cause, seated.origin._replace(verdict=Verdict.LEAVE, cause=cause))
 
 
 def _lost(movers: Movers, n: int, seated: Seated) -> Item:
@@ -289,7 +289,7 @@ def _lost(movers: Movers, n: int, seated: Seated) -> Item:
         return Item(replica, profile, seated.cause, seated.origin)
     assert seated.origin is not None, "who is new has a cause"
     cause = Cause(kind=CauseKind.DISPLACED, detail=f"gives way to {_names(_gainers(movers, n))}")
-    return Item(replica, profile, cause, replace(seated.origin, verdict=Verdict.RELEASE, cause=cause))
+    return Item(replica, profile, cause, seated.origin._replace(verdict=Verdict.RELEASE, cause=cause))
 
 
 def _gainers(movers: Movers, n: int) -> list[ReplicaId]:

@@ -7,7 +7,6 @@ terms are `rank`'s, and the seat itself is made by the board, which has the last
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -32,6 +31,9 @@ from gridops.planner.recall import Shelf
 from gridops.planner.scarce import scarcity_of
 from gridops.planner.table import Column, Lazy, Table, column_of
 
+NOTHING: tuple[object, ...] = ()
+"""What is believed where nothing was learned: always the same object."""
+
 OPENINGS_KEPT = 1_000_000
 """Hosts times profiles up to which openings are kept for the next plan. A profile's row takes some 50 bytes."""
 
@@ -45,8 +47,7 @@ class Candidate(NamedTuple):
     offer: Offer
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """The best seat, the best other host with its terms, and how many hosts have room."""
 
     best: Candidate
@@ -120,10 +121,12 @@ class Seats:
 
     def _taught(self, profile: Profile, position: int) -> tuple[object, ...]:
         """What is believed of times and failures; the same object as last time where it is the same."""
-        shelf: Shelf[tuple[object, ...]] = self.draft.world.recall.shelf("taught")
         name, experience = (profile.name, position), self.harms.experience
-        now = experience.believed(experience.about(profile, profile.configs[position]))
-        last = shelf.last(name)
+        about = experience.about(profile, profile.configs[position])
+        if about is None:
+            return NOTHING
+        shelf: Shelf[tuple[object, ...]] = self.draft.world.recall.shelf("taught")
+        now, last = experience.believed(about), shelf.last(name)
         return shelf.put(name, (), last if last is not None and last == now else now)
 
     def width(self, name: ProfileName) -> tuple[int, int]:
@@ -247,6 +250,8 @@ class Seats:
             if seat.assignment.replica != item.replica and row is not None and numbers[row] >= 0:
                 taken[numbers[row]] += 1
         same: Column = 0
+        if spread is None:
+            return same, Lazy(lambda at: taken[rows[at]], lambda n: int(taken[rows[n]]))  # each host is its own
         if least and np.count_nonzero(taken) < least:
             mine = numbers[rows]
             same = column_of(((mine < 0) | (taken[mine] > 0)).astype(np.int64))

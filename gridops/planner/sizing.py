@@ -13,7 +13,8 @@ pressure. Each replica that is added brings lanes of its own, so the same foreca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from gridops.base.ids import ProfileName
 from gridops.base.units import PPM, counted, render_ms, render_ppm
@@ -50,8 +51,7 @@ class Ask:
     slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """What is wanted of one profile."""
 
     replicas: int
@@ -114,12 +114,12 @@ class Sizes:
             widest=max(widths),
             varies=bool(asks) and len({*widths, *(i.launch.lanes for i in here if i.verdict is not Verdict.STAY)}) > 1,
         )
-        wanted, narrow = size.of(lanes), replace(size, each=min(widths))
+        wanted, narrow = size.of(lanes), size._replace(each=min(widths))
         reserve = narrow.of([i.launch.lanes if i.verdict is Verdict.STAY else min(widths) for i in here])
         if wanted < min(most, len(here)):
             kept, words = self._kept(profile, entry, lanes, here)
             wanted, why = (min(most, kept), f"{why}; {words}") if kept > wanted else (wanted, why)
-        return replace(size, replicas=wanted, reserve=reserve, why=f"{why} => {counted(wanted, 'replica')}")
+        return size._replace(replicas=wanted, reserve=reserve, why=f"{why} => {counted(wanted, 'replica')}")
 
     def _asked(
         self, profile: Profile, entry: ProfileForecast, baseline: int, here: Sequence[Incumbent]

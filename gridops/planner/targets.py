@@ -7,7 +7,8 @@ to it. Nothing here looks at memory. Called by `planner.plan` between `gather` a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
 from gridops.base.units import counted
@@ -19,8 +20,7 @@ from gridops.planner.views import strays
 from gridops.planner.world import World
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(NamedTuple):
     """A wanted replica that stands nowhere yet."""
 
     replica: ReplicaId
@@ -58,13 +58,13 @@ def choose(world: World, incumbents: Sequence[Incumbent]) -> Targets:
             pass
         elif profile is None or size is None:
             kept = []
-            removed += [replace(i, cause=_profile_gone(world, name)) for i in standing]
+            removed += [i._replace(cause=_profile_gone(world, name)) for i in standing]
         else:
             kept = _towards_pins(world, profile, _keep(world, profile, standing, size.replicas), size.replicas)
             ids = {i.replica for i in kept}
             if len(ids) < len(standing):
                 cause = _fewer(world, profile, size)
-                removed += [replace(i, cause=cause) for i in standing if i.replica not in ids]
+                removed += [i._replace(cause=cause) for i in standing if i.replica not in ids]
         wanted += kept
         if profile is not None and size is not None:
             missing += _missing(world, profile, kept, size)
@@ -162,7 +162,7 @@ def _towards_pins(world: World, profile: Profile, kept: list[Incumbent], wanted:
         leaver = max(could, key=lambda i: replica_key(i.replica))
         at = mark(world, f"profiles/{profile.name}/placement", f"profiles/{profile.name}")
         cause = Cause(kind=CauseKind.POLICY, detail=f"pinned to {host}", at=at)
-        moved[leaver.replica] = replace(leaver, verdict=Verdict.LEAVE, cause=cause, only_to=host)
+        moved[leaver.replica] = leaver._replace(verdict=Verdict.LEAVE, cause=cause, only_to=host)
     return [moved.get(i.replica, i) for i in kept]
 
 

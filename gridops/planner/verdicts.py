@@ -25,7 +25,7 @@ from gridops.planner.world import HostView, Standing, World, clock
 def judge(world: World, incumbent: Incumbent) -> Incumbent:
     """The verdict on one incumbent. Its profile may be gone: then only `targets` speaks about it."""
     judged = _judge(world, incumbent)
-    return judged if judged.again is None or _may_start(world, judged) else replace(judged, again=None)
+    return judged if judged.again is None or _may_start(world, judged) else judged._replace(again=None)
 
 
 def _may_start(world: World, incumbent: Incumbent) -> bool:
@@ -59,7 +59,7 @@ def _judge(world: World, incumbent: Incumbent) -> Incumbent:
         return returned
     config = _current(world, profile, incumbent)
     if config is None:
-        return replace(incumbent, verdict=Verdict.CHANGE, cause=_changed(world, incumbent, profile))
+        return incumbent._replace(verdict=Verdict.CHANGE, cause=_changed(world, incumbent, profile))
     resized = _resized(world, incumbent, config, view)
     return never_up(world, resized, profile, config) or resized
 
@@ -87,8 +87,8 @@ def _released(world: World, incumbent: Incumbent, view: HostView | None) -> Incu
         )
     expunged = any(k.host == host and k.expunged for k in world.inputs.intent.desired.keys)
     serves = not expunged and _serves_still(world, incumbent)
-    return replace(
-        incumbent, verdict=Verdict.LEAVE if serves else Verdict.RELEASE, cause=cause, ready=serves, runs=serves
+    return incumbent._replace(
+        verdict=Verdict.LEAVE if serves else Verdict.RELEASE, cause=cause, ready=serves, runs=serves
     )
 
 
@@ -122,7 +122,7 @@ def _must_leave(world: World, incumbent: Incumbent, profile: Profile, view: Host
         and view.standing is not Standing.SILENT
     ):
         cause, here_again = Cause(kind=CauseKind.UNHEALTHY, detail=f"{host} has no {gone[0]} any more"), True
-    return replace(incumbent, verdict=Verdict.LEAVE, cause=cause, here_again=here_again) if cause is not None else None
+    return incumbent._replace(verdict=Verdict.LEAVE, cause=cause, here_again=here_again) if cause is not None else None
 
 
 def _returned(world: World, incumbent: Incumbent, profile: Profile) -> Incumbent | None:
@@ -139,7 +139,7 @@ def _returned(world: World, incumbent: Incumbent, profile: Profile) -> Incumbent
                 wanted = [launch_of(profile, c, b) for c in profile.configs for b in c.backends]
                 if residency.identity in {identity(launch) for launch in wanted}:
                     cause = Cause(kind=CauseKind.REBALANCE, detail=f"{view.host.id} is back with its older copy")
-                    return replace(incumbent, verdict=Verdict.LEAVE, cause=cause, only_to=view.host.id)
+                    return incumbent._replace(verdict=Verdict.LEAVE, cause=cause, only_to=view.host.id)
     return None
 
 
@@ -192,4 +192,4 @@ def _resized(world: World, incumbent: Incumbent, config: Config, view: HostView)
         device = max(device, was.device_bytes)  # it was told its share when it started, and gives nothing back
     if (was.device_bytes, was.host_bytes) == (device, claim.host_bytes):
         return incumbent
-    return replace(incumbent, assignment=replace(was, device_bytes=device, host_bytes=claim.host_bytes))
+    return incumbent._replace(assignment=replace(was, device_bytes=device, host_bytes=claim.host_bytes))

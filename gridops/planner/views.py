@@ -7,7 +7,8 @@ had in the last plan (`recall`), so that whatever was made from it holds on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from gridops.base.ids import short
 from gridops.base.units import PPM
@@ -130,8 +131,7 @@ def _view(host: Host, inputs: Inputs, known: Known, at_hand: tuple[Shelf[HostVie
     return views.put(host.id, (), _new_view(host, report, inputs, _Found(standing, closed, drain, measured)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     standing: Standing
     closed: HostLine | None
     drain: Drain | None
