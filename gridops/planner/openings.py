@@ -24,6 +24,7 @@ from gridops.planner.scarce import NANO, Scarcity
 FEW = 24
 """Rows that are looked up one by one, which costs less than arrays do. Changes nothing but time."""
 
+
 class Answers(NamedTuple):
     """What all hosts said at one time. Not to be written to."""
 

@@ -179,7 +179,7 @@ def bound(value: int | None) -> int:
 
 def anywhere(where: Bools) -> bool:
     """Whether it holds anywhere. For short columns this costs a tenth of what `any` does."""
-    return np.count_nonzero(where) > 0
+    return bool(np.count_nonzero(where))
 
 
 def slim(column: Ints) -> Ints:

@@ -201,7 +201,7 @@ def finished(slots: int) -> Draft:
 def asked_less(draft: Draft, slots: int) -> None:
     """As if a mover had come wider after newcomers were seated."""
     size = draft.sizes[C]
-    draft.sizes = {C: replace(size, asks=(Ask(0, slots),))}
+    draft.sizes = {C: size._replace(asks=(Ask(0, slots),))}
 
 
 def test_a_newcomer_that_others_made_needless_is_let_go_the_highest_number_first() -> None:
