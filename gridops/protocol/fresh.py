@@ -149,6 +149,8 @@ class Strays:
 
     boot: str
     hseq: int
+    beside: int
+    """How far the current run was when they began."""
     count: int = 1
 
 
@@ -179,7 +181,8 @@ def beat(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
 
     A new `boot` is a restart. What is late or repeated is the network's fault and ignored: it can keep what one agent
     said, but an agent says each number once and waits for an answer before it says the next. So the same number with
-    other contents can only be a second living agent, and so can several out of turn that go on from each other.
+    other contents can only be a second living agent, and so can several out of turn that go on from each other, unless
+    the run that is taken for the current one has been silent since: then that one was an old word that came again.
     """
     digest = digest_of(heartbeat)
     known = next((r for r in pulse.runs if r.boot == heartbeat.boot), None)
@@ -204,9 +207,16 @@ def beat(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
 
 def _out_of_turn(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
     strays, current = pulse.strays, pulse.runs[-1]
-    goes_on = strays is not None and (strays.boot, strays.hseq + 1) == (heartbeat.boot, heartbeat.hseq)
-    count = strays.count + 1 if strays is not None and goes_on else 1
-    if count >= limits.STRAYS_PROVE:
-        detail = f"run {heartbeat.boot} goes on with heartbeat {heartbeat.hseq} beside run {current.boot}"
-        return alarm(CLONED_HOST, pulse.host, f"{detail} at {current.hseq}")
-    return replace(pulse, strays=Strays(boot=heartbeat.boot, hseq=heartbeat.hseq, count=count)), False
+    if strays is not None and (strays.boot, strays.hseq + 1) == (heartbeat.boot, heartbeat.hseq):
+        now = replace(strays, hseq=heartbeat.hseq, count=strays.count + 1)
+    else:
+        now = Strays(boot=heartbeat.boot, hseq=heartbeat.hseq, beside=current.hseq)
+    if now.count < limits.STRAYS_PROVE:
+        return replace(pulse, strays=now), False
+    if now.boot != current.boot and now.beside == current.hseq:
+        mine = next(r for r in pulse.runs if r.boot == now.boot)
+        others = tuple(r for r in pulse.runs if r is not mine)
+        heard_ms = max(heartbeat.heard_ms, pulse.heard_ms)
+        return replace(pulse, runs=(*others, mine), strays=None, heard_ms=heard_ms), True
+    detail = f"run {heartbeat.boot} goes on with heartbeat {heartbeat.hseq} beside run {current.boot}"
+    return alarm(CLONED_HOST, pulse.host, f"{detail} at {current.hseq}")

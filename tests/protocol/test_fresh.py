@@ -184,6 +184,14 @@ HISTORIES: dict[str, tuple[list[Heartbeat], list[bool | str]]] = {
         [said("a", 90), *(said("a", n) for n in (20, 30, 31, 40, 41, 42, 50, 51, 60))],
         [True, *(False,) * 9],
     ),
+    "an old run's word comes again and is taken for a restart": (
+        [said("a", 20), said("z", 1), *(said("a", n) for n in range(21, 29))],
+        [True, True, *(False,) * 5, True, True, True],
+    ),
+    "an old run's word comes again, and again while the agent goes on": (
+        [said("a", 20), said("z", 1), *(b for n in range(21, 27) for b in (said("a", n), said("z", n - 19)))],
+        [True, True, *(False, True) * 5, "cloned_host", True],
+    ),
     "a clone of a running machine": ([said("a", 7), said("a", 7, "other")], [True, "cloned_host"]),
     "a clone from an image of a moment ago": (
         [*(said("a", n) for n in (7, 8, 9, 10)), said("a", 8, "other")],
