@@ -14,6 +14,7 @@ from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, Digest, EngineName, HostId
 from gridops.base.record import to_bytes
 from gridops.lab.agenda import Agenda, MachineClock
+from gridops.lab.broken import Broken
 from gridops.lab.dice import Dice
 from gridops.lab.disk import Crashed, Ledger
 from gridops.lab.lines import Lines
@@ -176,6 +177,8 @@ class LabHost:
     def reboot(self) -> None:
         """The whole machine goes down and comes back without a process."""
         self.say("reboots")
+        lost = self.around.options.lost_files_ppm
+        self.cached = {digest for digest in sorted(self.cached) if not self.dice.happens(lost)}
         self.processes.reboot()
         self.down(self.dice.between(*BOOT_MS))
 
@@ -247,9 +250,12 @@ class LabHost:
             self._guarded(lambda: self._hear(envelope))
 
     def _hear(self, envelope: str) -> None:
+        before = self.ledger.kept
         try:
             directive = self._opened(envelope)
         except Refusal as refusal:
+            if self.ledger.kept.roots == before.roots and self.ledger.kept is not before:
+                raise Broken("S13", f"{self.name} refused a directive ({refusal.code}) and remembers it") from None
             self.say(f"refuses a directive: {refusal.code}")
             self.around.trace.saw(refusal.code)
             return

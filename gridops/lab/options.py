@@ -52,6 +52,10 @@ class Options:
     stubborn_ppm: int = 0
     """Of engines: they do not end when they are told to."""
     fetch_fails_ppm: int = 0
+    lost_files_ppm: int = 0
+    """Of the fetched files, at a reboot: the power was cut before they were on the disk."""
+    late_approval_ppm: int = 0
+    """Of the looks of people: what they sign is over before it arrives."""
     clock_step_every_ms: int = 0
     """The wall clock of one machine leaps by up to an hour."""
 
@@ -88,6 +92,8 @@ def draw(seed: int) -> Options:
         stubborn_ppm=sometimes(50_000, 300_000),
         fetch_fails_ppm=sometimes(50_000, 300_000),
         clock_step_every_ms=sometimes(60_000, 120_000),
+        lost_files_ppm=sometimes(200_000, 1_000_000),
+        late_approval_ppm=sometimes(100_000, 500_000),
     )
 
 

@@ -71,6 +71,11 @@ class Repository:
     def hosts(self) -> tuple[HostId, ...]:
         return tuple(HostId(f"host-{n}") for n in range(1, self.options.hosts + 1))
 
+    @property
+    def stale_ms(self) -> int:
+        """A host is silent when it was not heard for so long."""
+        return max(15_000, 3 * self.options.beat_ms)
+
     def commit(self, subject: str) -> Found:
         """What stands now becomes the newest commit."""
         self._commits += 1
@@ -91,7 +96,7 @@ class Repository:
         defaults = "defaults: {runtimes: {llama.cpp: {backend: cpu}}, disk: {artifacts: 100GiB}}"
         allow = f"{{allow: {EVERYTHING}, last_replica: [{', '.join(self.replicas)}]}}"
         mode = f"{{mode: {self.mode}, automatic: {allow}}}" if self.mode == "automatic" else f"{{mode: {self.mode}}}"
-        beat = f"every: {options.beat_ms}ms, stale_after: {max(15_000, 3 * options.beat_ms)}ms, recovery_grace: 5s"
+        beat = f"every: {options.beat_ms}ms, stale_after: {self.stale_ms}ms, recovery_grace: 5s"
         risks = "".join(f"  {risk}: {{need: 1, from: [oncall]}}\n" for risk in ("routine", "disruptive", "destructive"))
         files: dict[str, bytes | str] = {
             "policies/fleet.yaml": fleet,
@@ -170,12 +175,16 @@ class People:
         if not self.calm and self._dice.happens(80_000):
             self._ask("reject", plan=plan.id)
             return
+        if not self.calm and self._dice.happens(self.repository.options.late_approval_ppm):
+            late = self._approval(plan, plan.reads, controller.now(), lasts_ms=-1)
+            self._ask("apply", plan=plan.id, approvals=(late,))
+            return
         newest = controller.soft.scope(SCOPE).candidate
         same = newest is not None and newest.decisions_digest == plan.decisions_digest
         reads = newest.reads if newest is not None and same else plan.reads
         self._ask("apply", plan=plan.id, approvals=(self._approval(plan, reads, controller.now()),))
 
-    def _approval(self, plan: Plan, reads: ReadSet, now_ms: int) -> str:
+    def _approval(self, plan: Plan, reads: ReadSet, now_ms: int, lasts_ms: int = 600_000) -> str:
         names = sorted({d.profile for d in plan.to_do if d.last_replica})
         approval = Approval(
             fleet=plan.fleet,
@@ -185,8 +194,8 @@ class People:
             decision="approve",
             approver=MIRA,
             last_replicas=tuple(ProfileName(name) for name in names),
-            issued_ms=now_ms,
-            not_after_ms=now_ms + 600_000,
+            issued_ms=min(now_ms, now_ms + lasts_ms),
+            not_after_ms=now_ms + lasts_ms,
         )
         return seal_approval(approval, self._keys.person)
 

@@ -14,6 +14,7 @@ from gridops.controller.core.given_up import given_up
 from gridops.controller.core.pack import pack
 from gridops.controller.service import Controller
 from gridops.lab.agenda import Agenda
+from gridops.lab.auditor import Auditor
 from gridops.lab.broken import Broken
 from gridops.lab.dice import Dice
 from gridops.lab.head import SCOPE, Head
@@ -26,6 +27,9 @@ from gridops.lab.trace import Trace
 from gridops.lab.watchers import Watchers
 from gridops.model.snapshot import ResidencyState
 
+LOOK_MS = 5_000
+QUIET_MS = 30_000
+"""So long a healed fleet in which everything stands must be left alone."""
 _OF_A_START = {"term", "starts"}
 """Each start takes a term of its own."""
 
@@ -41,6 +45,9 @@ class World:
         self.watchers = Watchers()
         self._dice = Dice(options.seed, "world")
         self._healed = False
+        self._look_ms = 0
+        self._quiet: tuple[int, int] | None = None
+        """Since when nothing has been left to do, and how many commands there were then."""
         keys = Keys.made()
         self.repository = Repository(options, keys.root)
         around = HeadSurroundings(
@@ -48,6 +55,8 @@ class World:
         )
         self.hosts: dict[HostId, LabHost] = {}
         self.head = Head(around)
+        stale_ms = self.repository.stale_ms
+        self.auditor = Auditor(self.head.platter, self.hosts, stale_ms)
         self.people = People(self.repository, keys, self.head)
         shared = Surroundings(
             self.agenda, self.net, self.trace, options, keys.root, self.head.receive, self.watchers.look
@@ -60,14 +69,37 @@ class World:
         """Chaos, healing, and the account of it. Raises Broken, or whatever the product lets out."""
         end_ms = self.options.chaos_ms + self.options.heal_ms
         self.agenda.after(self.options.chaos_ms, self._heal)
-        while self.agenda.step(end_ms):
+        rested = False
+        while not rested and self.agenda.step(end_ms):
             if self.agenda.steps == until_step:
                 return
             self._whole()
+            rested = self._at_rest()
         left = self.unsettled()
         if left:
             raise Broken("L1", "; ".join(left))
+        if not rested:
+            raise Broken("L5", f"nothing is left to do, and yet it does not come to rest for {QUIET_MS} ms")
+        self._no_alarms()
         self.replayed()
+
+    def _at_rest(self) -> bool:
+        """Everything stands, and for a while nobody has been told to do anything."""
+        now_ms = self.agenda.now_ms
+        if not self._healed or now_ms < self._look_ms:
+            return False
+        self._look_ms = now_ms + LOOK_MS
+        given = sum(1 for _, _, kind, _ in self.head.platter.rows if kind == "body_queued")
+        if self.unsettled():
+            self._quiet = None
+        elif self._quiet is None or self._quiet[1] != given:
+            self._quiet = now_ms, given
+        return self._quiet is not None and now_ms - self._quiet[0] >= QUIET_MS
+
+    def _no_alarms(self) -> None:
+        controller = self.head.current
+        if controller is not None and controller.state.alarms and not self._waits_for_people(controller):
+            raise Broken("L4", "; ".join(sorted(controller.state.alarms)))
 
     def _down(self, host: HostId, text: str) -> None:
         self.net.send(host, False, text, self.hosts[host].hear)
@@ -181,6 +213,7 @@ class World:
         soft = controller.soft.scopes.get(SCOPE)
         if soft is not None and soft.unsafe:
             raise Broken("S15", soft.unsafe[0])
+        self.auditor.look(self.agenda.now_ms)
 
     def replayed(self) -> None:
         """A controller that begins on this disk knows what the one that wrote it knew. Raises Broken."""

@@ -1,0 +1,131 @@
+"""What must hold of everything that a controller writes into its journal: read row by row, right after it is written.
+
+`watchers` looks at hosts, this at the other side. The rows are what is true of a controller whatever its process
+believes, so nothing of its state is asked. Rules S5 (one command a number), S6 (nothing is over before its host said
+so), S7 (the last replica that serves is not stopped by us) and S10 (targets follow one another, by somebody's word).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gridops.base.ids import Digest, HostId, ProfileName
+from gridops.base.record import digest_of
+from gridops.controller.core import rows as r
+from gridops.controller.core.row_kinds import decode
+from gridops.controller.core.state import plan_digest
+from gridops.lab.broken import Broken
+from gridops.lab.disk import Platter
+from gridops.model.action import Drain, Unload, Warm
+from gridops.model.plan import Plan
+from gridops.model.snapshot import ResidencyState
+from gridops.protocol.messages import AuthorityKind, Body, Receipt
+
+if TYPE_CHECKING:
+    from gridops.lab.host import LabHost
+
+_TOLD_MS = 25_000
+"""The longest that a message takes, and a little: so much older than a heartbeat may be what is known by it."""
+
+
+class Auditor:
+    """Reads what is new on the platter."""
+
+    def __init__(self, platter: Platter, hosts: Mapping[HostId, LabHost], stale_ms: int) -> None:
+        self._platter = platter
+        self._hosts = hosts
+        self._believed_ms = stale_ms + _TOLD_MS
+        self._read = 0
+        self._target: Plan | None = None
+        self._bodies: dict[tuple[HostId, int], Digest] = {}
+        self._open: dict[Digest, Body] = {}
+        """Commands without a final receipt, withdrawn ones too: until its host says so, nothing is over."""
+        self._drained: set[Digest] = set()
+        self._ready: dict[Digest, tuple[ProfileName, int]] = {}
+        """When each process that ever served was last seen to."""
+
+    def look(self, now_ms: int) -> None:
+        """Take note of who serves, and judge every new row. Raises Broken."""
+        self._note(now_ms)
+        while self._read < len(self._platter.rows):
+            at_ms, _, kind, value = self._platter.rows[self._read]
+            self._read += 1
+            if kind not in ("target_set", "target_restored", "body_queued", "receipt_taken"):
+                continue
+            match decode(kind, json.loads(value)):
+                case r.TargetSet() as row:
+                    self._set(row, at_ms)
+                case r.BodyQueued(body=body):
+                    self._queued(body, now_ms)
+                case r.ReceiptTaken(receipt=receipt):
+                    self._over(receipt)
+
+    def _note(self, now_ms: int) -> None:
+        for host in self._hosts.values():
+            for process in host.processes.living.values():
+                held = host.host.held.get(process.body)
+                if held is not None and held.state is ResidencyState.READY and process.listed_ms <= now_ms:
+                    self._ready[process.body] = (held.profile, now_ms)
+
+    def _set(self, row: r.TargetSet, at_ms: int) -> None:
+        before = None if self._target is None else plan_digest(self._target)
+        if row.plan.parent != before:
+            raise Broken("S10", f"plan {row.plan.id} is no child of the one that was in force")
+        if row.kind is AuthorityKind.APPROVAL and not any(_speaks(text, row.plan, at_ms) for text in row.approvals):
+            raise Broken("S10", f"plan {row.plan.id} is in force by people, and nobody approved it at that moment")
+        self._target = row.plan
+
+    def _queued(self, body: Body, now_ms: int) -> None:
+        digest = digest_of(body)
+        if self._bodies.setdefault((body.host, body.seq), digest) != digest:
+            raise Broken("S5", f"two commands for {body.host} have the number {body.seq}")
+        self._open[digest] = body
+        action = body.action
+        if isinstance(action, Drain | Unload):
+            if action.incarnation not in self._drained:  # from then on it serves nobody, and goes
+                self._leaves(action, now_ms)
+            self._drained.add(action.incarnation)
+        elif isinstance(action, Warm):
+            self._fits(action.host)
+
+    def _fits(self, host: HostId) -> None:
+        """What a host holds, and what it may still be made to hold by commands that are not over, fits together."""
+        at = self._hosts[host]
+        holding = {digest: held.warm.device_bytes for digest, held in at.host.held.items()}
+        for digest, body in self._open.items():
+            if body.host == host and isinstance(body.action, Warm):
+                holding[digest] = body.action.device_bytes
+        total = sum(holding.values())
+        if total > at.around.options.host_mib << 20:
+            raise Broken("S1", f"{len(holding)} starts on {host} that are not over need {total >> 20} MiB together")
+
+    def _leaves(self, action: Drain | Unload, now_ms: int) -> None:
+        """What serves is told to go while its profile is wanted: another one serves, or the plan says that it dips."""
+        profile, target = action.profile, self._target
+        if target is None or all(a.profile != profile for a in target.placement):
+            return
+        if action.incarnation not in self._ready or any(d.cost.dip for d in target.decisions if d.profile == profile):
+            return
+        if self._ready[action.incarnation][1] < now_ms:
+            return
+        since_ms = now_ms - self._believed_ms
+        others = [body for body, (name, at) in self._ready.items() if name == profile and at >= since_ms]
+        if others == [action.incarnation]:
+            raise Broken("S7", f"{action.kind} {action.replica} on {action.host}: it is the only one that serves")
+
+    def _over(self, receipt: Receipt) -> None:
+        host = self._hosts[receipt.host]
+        if receipt.final:
+            self._open.pop(receipt.body, None)
+        if receipt.final and all(kept.body != receipt.body for kept in host.ledger.kept.receipts.kept if kept.final):
+            raise Broken("S6", f"command {receipt.seq} of {receipt.host} is over, and its host never said so")
+
+
+def _speaks(envelope: str, plan: Plan, at_ms: int) -> bool:
+    """The words of an approval, read without asking the product: for these decisions, and not over."""
+    said = json.loads(base64.b64decode(json.loads(envelope)["payload"]))
+    for_it = said["decision"] == "approve" and said["decisions_digest"] == plan.decisions_digest
+    return bool(for_it and said["issued_ms"] <= at_ms <= said["not_after_ms"])
