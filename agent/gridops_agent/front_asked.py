@@ -77,25 +77,34 @@ def _json(body: bytes) -> Asked:
 
 def _form(body: bytes, content_type: str) -> Asked:
     """The one field `model` of a form. Two of them might be read one way here and another way by the engine."""
-    found = _BOUNDARY.search(content_type)
-    if found is None:
-        raise Refused(400, "invalid_form", "the form has no boundary")
-    mark = b"\r\n--" + (found.group(1) or found.group(2)).encode()
-    starts, at = [], 0
     whole = b"\r\n" + body
-    while (at := whole.find(mark, at)) >= 0:
-        starts.append(at)
-        at += len(mark)
-    values: list[tuple[int, int]] = []
-    for start, end in pairwise(starts):
-        head = whole.find(b"\r\n\r\n", start, end)
-        if head >= 0 and _NAME.search(whole[start + len(mark) : head].replace(b"\r\n", b"\n")) is not None:
-            values.append((head + 4, end))
+    values = [(low, high) for head, low, high in parts(whole, content_type) if _NAME.search(head) is not None]
     if len(values) > 1:
         raise Refused(400, "invalid_form", "the form names `model` more than once")
     low, high = values[0] if values else (0, 0)
     text = whole[low:high].decode("utf-8", "replace") if high - low <= MODEL_BYTES else ""
     return Asked(_named(text), lambda alias: (whole[:low] + alias.encode() + whole[high:])[2:])
+
+
+def parts(whole: bytes, content_type: str) -> list[tuple[bytes, int, int]]:
+    """The parts of a form: the head of each, with bare line ends, and where its value begins and ends.
+
+    `whole` is the body after one line end. Raises Refused.
+    """
+    found = _BOUNDARY.search(content_type)
+    if found is None:
+        raise Refused(400, "invalid_form", "the form has no boundary")
+    mark = b"\r\n--" + (found.group(1) or found.group(2)).encode()
+    starts, at = [], 0
+    while (at := whole.find(mark, at)) >= 0:
+        starts.append(at)
+        at += len(mark)
+    made: list[tuple[bytes, int, int]] = []
+    for start, end in pairwise(starts):
+        head = whole.find(b"\r\n\r\n", start, end)
+        if head >= 0:
+            made.append((whole[start + len(mark) : head].replace(b"\r\n", b"\n"), head + 4, end))
+    return made
 
 
 def _named(model: Any) -> str:

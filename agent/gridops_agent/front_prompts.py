@@ -3,6 +3,7 @@
     POST /comfyui/MODEL/prompt           {"prompt": {...}, "client_id": "..."}
     GET  /comfyui/MODEL/history/ID       GET /comfyui/MODEL/view?filename=...&subfolder=...&type=...
     GET  /comfyui/MODEL/queue            POST /comfyui/MODEL/queue {"delete": ["ID"]}
+    POST /comfyui/MODEL/interrupt {"prompt_id": "ID"}            POST /comfyui/MODEL/upload/image (a form)
     GET  /comfyui/MODEL/ws?clientId=...  (each also with /api, as the service has it)
 
 MODEL is any id that the residency serves; the rest is the service's own API. A prompt is in flight until it has left
@@ -26,7 +27,7 @@ from aiohttp import web
 from gridops.base import limits
 from gridops.base.ids import Digest
 from gridops.protocol.messages import GatewayKey
-from gridops_agent import front_asked
+from gridops_agent import front_asked, front_uploads
 from gridops_agent.engines import comfyui_prompts as comfy
 from gridops_agent.engines.asking import ask
 from gridops_agent.engines.comfyui_prompts import MARK, Place, Stands
@@ -64,7 +65,7 @@ class Prompts:
         self._waiting: Counter[Digest] = Counter()
         self._listening: set[web.WebSocketResponse] = set()
         self._made: OrderedDict[tuple[str, str, str, str], None] = OrderedDict()
-        """Files that a caller's prompts made, by the caller's name; the newest last."""
+        """Files that a caller's prompts made or that it sent, by the caller's name; the newest last."""
         self._done: OrderedDict[str, str] = OrderedDict()
         """Runs of ours in services' histories, oldest first, with their address."""
 
@@ -76,6 +77,8 @@ class Prompts:
             app.router.add_get(f"{prefix}/view", self._view)
             app.router.add_get(f"{prefix}/queue", self._queue)
             app.router.add_post(f"{prefix}/queue", self._delete)
+            app.router.add_post(f"{prefix}/interrupt", self._interrupt)
+            app.router.add_post(f"{prefix}/upload/image", self._upload)
             app.router.add_get(f"{prefix}/ws", self._ws)
 
     def open(self) -> None:
@@ -228,7 +231,7 @@ class Prompts:
         return web.json_response(own)
 
     async def _delete(self, request: web.Request) -> web.Response:
-        """Takes back what waits. What runs is not cut: an interrupt may hit whoever runs in that moment."""
+        """Takes back what waits; what runs is ended by an interrupt."""
         key, route = self._asked(request)
         names = front_asked.parsed(await self._front.body(request)).get("delete")
         wanted = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
@@ -237,6 +240,38 @@ class Prompts:
             if found.stands is Stands.WAITS and _is_own(found.owner, key):
                 await ask(self._session(), f"{route.door.url}/queue", send={"delete": [name]})
         return web.json_response({})
+
+    async def _interrupt(self, request: web.Request) -> web.Response:
+        """Ends the caller's own prompt that runs, by its id or whichever it is; the service answers 200 in any case.
+
+        Only a service that ends a prompt by its name is asked: an older one would end whoever runs by then.
+        """
+        key, route = self._asked(request)
+        body = await self._front.body(request)
+        wanted = front_asked.parsed(body).get("prompt_id") if body.strip() else None
+        rows = await comfy.queue(self._session(), route.door)
+        exact = await comfy.ends_by_name(self._session(), route.door)
+        if rows is None or exact is None:
+            raise Refused(502, "engine_unreachable", "the service does not answer", _LATER)
+        if not exact:
+            raise Refused(
+                501, "not_supported", f"this ComfyUI is older than {comfy.BY_NAME}: it might end another's prompt"
+            )
+        own = [row for row in rows["queue_running"] if _is_own(Place(Stands.RUNS, row).owner, key)]
+        for row in own:
+            if wanted in (None, row[1]):
+                await ask(self._session(), f"{route.door.url}/interrupt", send={"prompt_id": row[1]})
+        return web.json_response({})
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        """A picture for the caller's own prompts, named by its content and in a folder of the caller's."""
+        front, key = self._front, self._front.caller(request)
+        body = await front.body(request)
+        route = front.choose(key, request.match_info["model"], API)
+        picture = front_uploads.read(body, request.headers.get("Content-Type", ""))
+        file = await front_uploads.send(self._session(), route.door.url, front_uploads.folder_of(key), picture)
+        self._know(key.name, file)
+        return web.json_response(dict(zip(("name", "subfolder", "type"), file, strict=True)))
 
     # --- as it goes -----------------------------------------------------------------------------------------------
 
@@ -270,8 +305,11 @@ class Prompts:
 
     def _learn(self, caller: str, found: Place) -> None:
         for file in found.files():
-            self._made[(caller, *file)] = None
-            self._made.move_to_end((caller, *file))
+            self._know(caller, file)
+
+    def _know(self, caller: str, file: tuple[str, str, str]) -> None:
+        self._made[(caller, *file)] = None
+        self._made.move_to_end((caller, *file))
         while len(self._made) > limits.FRONT_FILES_KNOWN:
             self._made.popitem(last=False)
 

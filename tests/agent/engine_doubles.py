@@ -233,12 +233,15 @@ class ComfyUi:
         self.used = 0
         self.runs = 0
         self.broken = self.old = self.hold = self.mute = False
+        self.version = "0.3.60"
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._muted])
         app.router.add_get("/system_stats", self.stats)
         app.router.add_get("/queue", self.queue)
         app.router.add_post("/queue", self.take_back)
+        app.router.add_post("/interrupt", self.interrupt)
+        app.router.add_post("/upload/image", self.upload)
         app.router.add_get("/object_info/{name}", self.info)
         app.router.add_post("/prompt", self.prompt)
         app.router.add_get("/history/{name}", self.past)
@@ -259,6 +262,26 @@ class ComfyUi:
         asked = await request.json()
         self.pending = [name for name in self.pending if name not in asked.get("delete", ())]
         return web.Response()
+
+    async def interrupt(self, request: web.Request) -> web.Response:
+        """By name, or whoever runs; one older than 0.3.60 does not look at the name."""
+        name = (json.loads(await request.text() or "{}")).get("prompt_id") if self.version >= "0.3.60" else None
+        for running in [n for n in self.running if name in (None, n)]:
+            error = ["execution_interrupted", {"prompt_id": running}]
+            await self.finish(running, status={"status_str": "error", "completed": False, "messages": [error]})
+        return web.Response()
+
+    async def upload(self, request: web.Request) -> web.Response:
+        post = await request.post()
+        image, folder, kind = post["image"], str(post.get("subfolder", "")), str(post.get("type", "input"))
+        assert isinstance(image, web.FileField)
+        name, content = image.filename, image.file.read()
+        stem, _, suffix = name.rpartition(".")
+        count = 1
+        while self.files.get((name, folder, kind), content) != content:
+            name, count = f"{stem} ({count}).{suffix}", count + 1
+        self.files[name, folder, kind] = content
+        return web.json_response({"name": name, "subfolder": folder, "type": kind})
 
     async def view(self, request: web.Request) -> web.Response:
         asked = request.query
@@ -291,7 +314,7 @@ class ComfyUi:
     async def stats(self, request: web.Request) -> web.Response:
         card = {"name": "cuda:0 Card", "type": "cuda", "index": 0, "vram_total": 24 << 30, "vram_free": 20 << 30,
                 "torch_vram_total": self.used, "torch_vram_free": 0}  # fmt: skip
-        return web.json_response({"system": {"os": "posix", "comfyui_version": "0.3.60"}, "devices": [card]})
+        return web.json_response({"system": {"os": "posix", "comfyui_version": self.version}, "devices": [card]})
 
     async def queue(self, request: web.Request) -> web.Response:
         rows = {

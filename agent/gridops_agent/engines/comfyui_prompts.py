@@ -21,6 +21,8 @@ from gridops_agent.engines.comfyui import graph_of, run_id
 
 MARK = "gridops"
 """The field of a prompt's `extra_data` that says who sent it. The service keeps it with the run."""
+BY_NAME = "0.3.60"
+"""From here on `/interrupt` takes a `prompt_id`; before, it ended whatever ran."""
 _MODEL_FILE = re.compile(r".*\.(safetensors|sft|ckpt|pt|pth|bin|gguf|onnx|engine)", re.IGNORECASE)
 _NO_MEMORY = ("OutOfMemoryError", "OutOfMemory", "AcceleratorError")
 
@@ -82,6 +84,17 @@ async def queue(http: aiohttp.ClientSession, door: Door) -> Mapping[str, list[tu
     if not all(isinstance(value, list) for value in rows.values()):
         return None
     return {name: [tuple(row) for row in value or () if isinstance(row, list)] for name, value in rows.items()}
+
+
+async def ends_by_name(http: aiohttp.ClientSession, door: Door) -> bool | None:
+    """Whether an interrupt ends the prompt that it names and no other; None when the service does not answer."""
+    said = await ask(http, f"{door.url}/system_stats")
+    system = said.json.get("system") if said is not None and isinstance(said.json, dict) else None
+    if not isinstance(system, dict):
+        return None
+    found = re.match(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})", str(system.get("comfyui_version")))
+    least = tuple(int(part) for part in BY_NAME.split("."))
+    return found is not None and tuple(int(part) for part in found.groups()) >= least
 
 
 async def place(http: aiohttp.ClientSession, door: Door, name: str) -> Place:
