@@ -71,6 +71,36 @@ def test_a_file_is_found_by_its_path_at_any_depth_or_under_any_name_by_its_diges
     assert shelf.locate(wanted) == renamed
 
 
+def test_what_lies_in_a_folder_that_is_not_configured_any_more_is_not_said_to_be_here(shelf: Shelf) -> None:
+    """It would be warmed, found by nobody, and never fetched."""
+    wanted = artifact(file_of("m.gguf", b"weights"))
+    shelf.put("m.gguf", b"weights")
+    shelf.locate(wanted)
+    assert shelf.here().cached() == (wanted.files[0].sha256,)
+    shelf.folder = shelf.folder.with_name("others")
+    shelf.folder.mkdir()
+    assert shelf.here().cached() == ()
+    assert shelf.here().finder.path_of(wanted.files[0].sha256) is None
+
+
+def test_files_that_are_here_apart_are_not_said_to_be_here_once_they_were_wanted_together(shelf: Shelf) -> None:
+    model, eyes = file_of("m.gguf", b"weights"), file_of("eyes.gguf", b"eyes")
+    shelf.put("a/m.gguf", b"weights")
+    shelf.put("b/eyes.gguf", b"eyes")
+    here, both = shelf.here(), artifact(model, eyes)
+    for one in (model, eyes):
+        here.locate(artifact(one), Event())
+    assert set(here.cached()) == {model.sha256, eyes.sha256}
+    with pytest.raises(Refusal, match="no artifact folder"):
+        here.locate(both, Event())
+    assert here.cached() == (), "so that a load is ordered, which brings them together"
+    here.locate(artifact(model), Event())
+    assert here.cached() == (model.sha256,)
+    shelf.put("a/eyes.gguf", b"eyes")
+    here.obtain(both, Event())
+    assert set(here.cached()) == {model.sha256, eyes.sha256}
+
+
 def test_a_wrong_file_does_not_hide_a_right_one(shelf: Shelf) -> None:
     wanted = artifact(file_of("m.gguf", b"weights"))
     shelf.put("a/m.gguf", b"WEIGHTS")

@@ -38,14 +38,19 @@ class Finder:
     def __init__(self, folders: tuple[Path, ...], cache: Path, proofs: Mapping[str, FileProof], keep: Keep) -> None:
         self._folders = folders
         self._cache = cache
-        self._proofs = dict(proofs)
+        # A folder may have been taken out of agent.toml since: what lies there would be found by nobody.
+        places = (cache, *folders)
+        self._proofs = {path: p for path, p in proofs.items() if any(Path(path).is_relative_to(at) for at in places)}
         self._keep = keep
+        self._apart: frozenset[Digest] = frozenset()
+        """Files that are here, but not beside those that they were wanted with: a load has to bring them together."""
         self._lock = Lock()
         """Proofs are read by the loop while a thread adds some."""
 
     def cached(self) -> tuple[Digest, ...]:
         """Every digest this host holds and has proved, by files that still look as they did then."""
-        return tuple(sorted({p.sha256 for path, p in self._rows() if look(Path(path), p.sha256) == p}))
+        here = {p.sha256 for path, p in self._rows() if look(Path(path), p.sha256) == p}
+        return tuple(sorted(here - self._apart))
 
     def path_of(self, digest: Digest) -> Path | None:
         """A file that is proved to have this digest and still looks so."""
@@ -90,7 +95,21 @@ class Finder:
             return sorted(self._proofs.items())
 
     def find(self, artifact: Artifact, stop: Event) -> Path:
-        """The proved first file; the others stand beside it by their relative paths."""
+        """The proved first file; the others stand beside it by their relative paths.
+
+        What is not found together is not said to be here from then on, though each file may be: else nobody would
+        order a load, and its start would fail for ever.
+        """
+        wanted = frozenset(file.sha256 for file in artifact.files)
+        try:
+            first = self._find(artifact, stop)
+        except Refusal:
+            self._apart |= wanted
+            raise
+        self._apart -= wanted
+        return first
+
+    def _find(self, artifact: Artifact, stop: Event) -> Path:
         for file in artifact.files:
             require_relative(file)
         wrong: list[str] = []
