@@ -9,11 +9,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from gridops.trust.tls import self_signed
 
 
 @dataclass
@@ -65,10 +69,23 @@ class Origin:
         self._server = _Quiet(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._scheme = "http"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
+
+    def speak_tls(self, folder: Path) -> Path:
+        """From now on with a certificate that only they trust who are given the file that this returns."""
+        own = self_signed(("localhost",), int(time.time() - 60) * 1000, 2)
+        cert, key = folder / "origin.pem", folder / "origin.key"
+        cert.write_text(own.cert_pem)
+        key.write_bytes(own.key_pem)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(cert, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self._scheme = "https"
+        return cert
 
     @property
     def other_url(self) -> str:

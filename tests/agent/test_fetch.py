@@ -53,6 +53,17 @@ def test_a_file_comes_over_http_and_is_published_under_its_digest(desk: Desk, or
     assert len(origin.asked) == 1, "what is here is not asked for again"
 
 
+def test_a_certificate_that_nobody_here_trusts_ends_the_source_and_says_what_to_do(
+    desk: Desk, origin: Origin, tmp_path: Path
+) -> None:
+    origin.speak_tls(tmp_path)
+    refusal = refused(desk, wanted(origin), "fetch_failed")
+    assert "does not trust" in refusal.message
+    assert "SSL_CERT_FILE" in refusal.hints[0]
+    assert refusal.evidence == (), "nothing is said twice"
+    assert origin.asked == []
+
+
 def test_several_files_come_from_below_the_source_by_their_paths(desk: Desk, origin: Origin) -> None:
     origin.files = {"/models/a/1.bin": b"one", "/models/b%20c.bin": b"two"}
     both = artifact(file_of("a/1.bin", b"one"), file_of("b c.bin", b"two"), source=f"{origin.url}/models")

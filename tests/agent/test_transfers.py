@@ -153,6 +153,37 @@ async def test_an_agent_killed_in_a_transfer_goes_on_there_and_publishes_only_th
         assert (folder / "m.gguf").read_bytes() == MODEL
 
 
+async def test_over_tls_by_a_ca_of_ones_own_a_killed_transfer_goes_on_where_it_was(
+    patient: Site, origin: Origin, tmp_path: Path
+) -> None:
+    """Twice killed in the middle, by the certificate of a file: two agents in a row go on, the third one has it all."""
+    from gridops.base.record import to_bytes
+    from gridops_agent.config import write_config
+
+    trusted = origin.speak_tls(tmp_path)
+    write_config(patient.config)
+    origin.tricks = [Trick(stall_after=HALF), Trick(stall_after=HALF // 2)]
+    code = CHILD.replace("os.kill(os.getpid(), signal.SIGKILL)", "os._exit(7)")
+    points = (HALF, HALF + HALF // 2, len(MODEL))
+    for came in points:
+        body = patient.body(patient.load(artifact=far(origin)))
+        (tmp_path / "directive").write_bytes(to_bytes(patient.directive((patient.grant(body),))))
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code, str(patient.state), str(tmp_path / "directive")),
+            env=dict(os.environ) | {"SSL_CERT_FILE": str(trusted)},
+        )
+        try:
+            await asyncio.to_thread(waited, lambda came=came: arrived(patient) == came, f"{came} bytes", 60)
+            if came == len(MODEL):
+                assert await asyncio.wait_for(child.wait(), 60) == 7, "it was right, and about to be published"
+        finally:
+            if child.returncode is None:
+                child.send_signal(signal.SIGKILL)
+                await child.wait()
+    assert not published(patient)
+    assert origin.ranges() == ["", *(f"bytes={came}-" for came in points[:-1])]
+
+
 def published(site: Site) -> list[Path]:
     return [path for path in site.config.cache.iterdir() if not path.name.startswith(".")]
 

@@ -108,11 +108,13 @@ class _Transfer:
                 said.append(f"{source.kind}: {error}")
                 if source.trusted:
                     hints = (error.hint,) if error.hint else ()
-                    raise Refusal(error.code.code, str(error), evidence=said[:8], hints=hints) from error
+                    raise Refusal(error.code.code, str(error), evidence=said[:-1][:8], hints=hints) from error
             except Broken as error:
                 said.append(f"{source.kind}: {error}")
         words = said[-1] if said else "no source is known"
-        raise Refusal(codes.FETCH_FAILED.code, f"{part.file.path} could not be fetched: {words}", evidence=said[:8])
+        raise Refusal(
+            codes.FETCH_FAILED.code, f"{part.file.path} could not be fetched: {words}", evidence=said[:-1][:8]
+        )
 
     async def _from(self, wire: Wire, source: Source, part: Part) -> None:
         """The whole file from one source. Raises Hopeless, or Broken when it was tried often enough."""

@@ -170,7 +170,9 @@ class Wire:
             raise Hopeless(codes.FETCH_FAILED, f"{shown(ask.url)} shows another certificate than expected") from error
         except aiohttp.ClientConnectorCertificateError as error:
             raise Hopeless(
-                codes.FETCH_FAILED, f"{shown(ask.url)} shows a certificate that this machine does not trust"
+                codes.FETCH_FAILED,
+                f"{shown(ask.url)} shows a certificate that this machine does not trust",
+                "a CA of your own belongs among those of the machine, or into SSL_CERT_FILE of the agent",
             ) from error
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
             raise Broken(f"{shown(ask.url)} does not answer: {_why(error)}") from error
