@@ -29,7 +29,7 @@ from gridops.base.ids import Digest
 from gridops.protocol.messages import GatewayKey
 from gridops_agent import front_asked, front_uploads
 from gridops_agent.engines import comfyui_prompts as comfy
-from gridops_agent.engines.asking import ask
+from gridops_agent.engines.asking import question
 from gridops_agent.engines.comfyui_prompts import MARK, Place, Stands
 from gridops_agent.front_asked import Refused
 from gridops_agent.front_outcomes import UNREACHABLE
@@ -136,7 +136,9 @@ class Prompts:
         """From the submission until the prompt has left the queue. The count is given back whatever happens."""
         try:
             try:
-                said = await ask(self._session(), f"{sent.route.door.url}/prompt", send=sent.body, patience=_SUBMIT)
+                said = await question(
+                    self._session(), f"{sent.route.door.url}/prompt", send=sent.body, patience=_SUBMIT
+                )
                 if said is None:
                     self._front.outcomes.ended(sent.route.body, UNREACHABLE)
                     answered.set_exception(Refused(502, "engine_unreachable", "the service does not answer"))
@@ -182,7 +184,7 @@ class Prompts:
         self._done[sent.name] = sent.route.door.url
         while len(self._done) > limits.FRONT_PROMPTS_KEPT:
             name, url = self._done.popitem(last=False)
-            await ask(self._session(), f"{url}/history", send={"delete": [name]})
+            await question(self._session(), f"{url}/history", send={"delete": [name]})
 
     # --- questions about one's own prompts -------------------------------------------------------------------------
 
@@ -238,7 +240,7 @@ class Prompts:
         for name in wanted[: limits.FRONT_PROMPTS]:
             found = await comfy.place(self._session(), route.door, name)
             if found.stands is Stands.WAITS and _is_own(found.owner, key):
-                await ask(self._session(), f"{route.door.url}/queue", send={"delete": [name]})
+                await question(self._session(), f"{route.door.url}/queue", send={"delete": [name]})
         return web.json_response({})
 
     async def _interrupt(self, request: web.Request) -> web.Response:
@@ -260,7 +262,7 @@ class Prompts:
         own = [row for row in rows["queue_running"] if _is_own(Place(Stands.RUNS, row).owner, key)]
         for row in own:
             if wanted in (None, row[1]):
-                await ask(self._session(), f"{route.door.url}/interrupt", send={"prompt_id": row[1]})
+                await question(self._session(), f"{route.door.url}/interrupt", send={"prompt_id": row[1]})
         return web.json_response({})
 
     async def _upload(self, request: web.Request) -> web.Response:

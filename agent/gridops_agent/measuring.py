@@ -16,7 +16,7 @@ from gridops_agent.effects import Effects
 from gridops_agent.gauge import Alarm, Gauge
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.memory import Memory
-from gridops_agent.release import Releases
+from gridops_agent.releases import Releases
 
 _CODES = (codes.DEVICE_LOST.code, codes.DEVICE_AILING.code, codes.SENSOR_SILENT.code, RELEASE_STUCK.code)
 

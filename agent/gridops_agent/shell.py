@@ -49,6 +49,7 @@ from gridops_agent.ledger_rows import Identity
 from gridops_agent.life.left import has_left
 from gridops_agent.life.pulse import Pulse
 from gridops_agent.life.sleep import Habits, Sleep, is_guest, logind_ears
+from gridops_agent.live_note import Live, write_live
 from gridops_agent.loads import stored
 from gridops_agent.measuring import Measuring
 from gridops_agent.memory import Memory
@@ -56,10 +57,9 @@ from gridops_agent.notify import notify
 from gridops_agent.overrides import Overrides
 from gridops_agent.platform import here
 from gridops_agent.protect import Parts, Protection, Senses
-from gridops_agent.release import Releases
+from gridops_agent.releases import Releases
 from gridops_agent.sensors.senses import CardSense, HostSense
 from gridops_agent.statefolder import keep_roots, only_one, spare_roots
-from gridops_agent.status import Live, write_live
 from gridops_agent.talk import Talk, Topics
 from gridops_agent.tools import Tools
 from gridops_agent.watch import Watch

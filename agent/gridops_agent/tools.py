@@ -19,7 +19,7 @@ from gridops_agent.engines.base import Adapter, Engine, Service
 from gridops_agent.front import Front
 from gridops_agent.hands import Hands
 from gridops_agent.keep.keepers import Keepers
-from gridops_agent.release import Releases
+from gridops_agent.releases import Releases
 
 Tell = Callable[[Event], Awaitable[bool]]
 

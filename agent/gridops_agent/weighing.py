@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import psutil
 
 from gridops.base.errors import Failed
-from gridops_agent import status as told
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
 from gridops_agent.core.state import Held, Host
@@ -21,6 +20,7 @@ from gridops_agent.core.weigh import LOOKS, CardLook, GroupLook, Weight, weigh
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Ledger
+from gridops_agent.live_note import noted
 from gridops_agent.sensors.cards import Cards
 from gridops_agent.sensors.senses import CardSense
 from gridops_agent.statefolder import is_running
@@ -78,7 +78,7 @@ def _in_flight(config: Config, held: Held) -> int | None:
     """Requests at the front by the running agent's note; None when no agent runs to know."""
     if not is_running(config):
         return None
-    flights = told.noted(config.status).get("in_flight")
+    flights = noted(config.status).get("in_flight")
     count = flights.get(held.body) if isinstance(flights, dict) else None
     return count if isinstance(count, int) else None
 

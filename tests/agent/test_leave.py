@@ -31,7 +31,7 @@ from gridops_agent.life.install import Machine, install, place
 from gridops_agent.life.leave import Wishes, leave, served_elsewhere
 from gridops_agent.life.left import has_left
 from gridops_agent.overrides import stands
-from gridops_agent.release import Releases
+from gridops_agent.releases import Releases
 from gridops_agent.stops import Stops
 from tests.agent.callers import lasting
 from tests.agent.desk import Desk, listening

@@ -23,7 +23,8 @@ from gridops_agent.core.events import Measured
 from gridops_agent.core.state import Host
 from gridops_agent.ledger import Ledger, Unwritable
 from gridops_agent.statefolder import spare_roots
-from gridops_agent.status import render, status
+from gridops_agent.status import status
+from gridops_agent.status_lines import render
 from tests.agent.site import Site, command, done, hear, pid_of, receipt, until
 
 

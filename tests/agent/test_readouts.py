@@ -8,7 +8,8 @@ from gridops.model.policy import Sensor
 from gridops_agent.core.protection import CardSaid
 from gridops_agent.readouts import Readouts, lines
 from gridops_agent.shell import Agent
-from gridops_agent.status import render, status
+from gridops_agent.status import status
+from gridops_agent.status_lines import render
 from tests.agent.lookout import WELL
 from tests.agent.site import Site
 

@@ -23,7 +23,7 @@ from gridops_agent.core.events import (
     Stuck,
 )
 from gridops_agent.core.release import Back, Owed, Reading, came_back, owe, verdict
-from gridops_agent.release import readings
+from gridops_agent.releases import readings
 from gridops_agent.sensors.cards import Card, Cards, Condition
 from tests.agent.story import CPU, GPU, HANDLE, OTHER, Story, drained
 from tests.protocol import build as b

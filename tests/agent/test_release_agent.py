@@ -13,7 +13,8 @@ def test_a_leak_is_named_in_receipt_alarm_and_status_and_the_device_is_closed_un
     said = driver.run(
         AGENT
         + """
-from gridops_agent.status import render, status
+from gridops_agent.status import status
+from gridops_agent.status_lines import render
 
 async def work(agent, site):
     warmed = await command(agent, site, warm(site))

@@ -25,7 +25,7 @@ from gridops_agent.sensors.bounded import Bounded
 from gridops_agent.sensors.cards import Card, Cards, Condition
 from gridops_agent.sensors.host import Battery
 from gridops_agent.sensors.said import Said
-from gridops_agent.sensors.senses import FRESH_S, CardSense, HostSense, Readings, Told, faults, sample, together
+from gridops_agent.sensors.senses import FRESH_S, CardSense, HostSaid, HostSense, Told, faults, sample, together
 
 GIB = 1 << 30
 
@@ -227,7 +227,7 @@ def test_without_a_display_the_x_script_says_nothing(monkeypatch: pytest.MonkeyP
 # --- the sample -----------------------------------------------------------------------------------------------------
 
 
-def readings(**more: Said[Any]) -> Readings:
+def readings(**more: Said[Any]) -> HostSaid:
     fields: dict[str, Said[Any]] = {
         "idle": Said(5),
         "battery": Said(absent=True),
@@ -239,7 +239,7 @@ def readings(**more: Said[Any]) -> Readings:
         "ram_ppm": Said(3),
         "disk_free": Said(4),
     }
-    return Readings(**(fields | more))
+    return HostSaid(**(fields | more))
 
 
 def card(**more: object) -> Card:

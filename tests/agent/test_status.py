@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gridops_agent.status import render, status
+from gridops_agent.status import status
+from gridops_agent.status_lines import render
 from tests.agent.site import Site, command, receipt
 
 STATUS_FIELDS = {

@@ -24,7 +24,8 @@ from gridops_agent.core.report import inventory
 from gridops_agent.keep import external, taken
 from gridops_agent.keep.external import engine_of
 from gridops_agent.platform import here
-from gridops_agent.status import render, status
+from gridops_agent.status import status
+from gridops_agent.status_lines import render
 from gridops_agent.stopping import stop_engines
 from tests.agent.engine_doubles import listening
 from tests.agent.site import Site, command, done, free_ports, held_of, receipt, until, wall_ms

@@ -187,18 +187,19 @@ def status(
     output: Annotated[str, typer.Option("-o", "--output", help="text or json.")] = "text",
 ) -> None:
     """What this host holds, and how it stands with its controller. Answers also when no agent runs."""
-    from gridops_agent import status as seen_here
     from gridops_agent.clock import SystemClock
     from gridops_agent.statefolder import is_running
+    from gridops_agent.status import status as seen_here
+    from gridops_agent.status_lines import render
 
     if output not in ("text", "json"):
         raise Usage(f"`{output}` is not an output format", hints=("there are: text, json",))
     config = config_of(state)
-    seen = seen_here.status(config, is_running(config))
+    seen = seen_here(config, is_running(config))
     if output == "json":
         print(json.dumps(seen, indent=2, sort_keys=True))
     else:
-        print(seen_here.render(seen, SystemClock().wall_ms()), end="")
+        print(render(seen, SystemClock().wall_ms()), end="")
 
 
 @app.command(

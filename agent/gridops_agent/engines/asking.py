@@ -35,7 +35,7 @@ class Said:
             return None
 
 
-async def ask(
+async def question(
     http: aiohttp.ClientSession,
     url: str,
     headers: Mapping[str, str] | None = None,
@@ -59,10 +59,15 @@ async def ask(
         return None
 
 
+async def good(http: aiohttp.ClientSession, url: str, headers: Mapping[str, str] | None = None) -> Any:
+    """What a GET is answered with, as JSON; None when the answer is not good (200), no JSON, or none at all."""
+    said = await question(http, url, headers)
+    return said.json if said is not None and said.status == 200 else None
+
+
 async def models(http: aiohttp.ClientSession, url: str, headers: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
     """The rows of an OpenAI model list; none when it cannot be had."""
-    said = await ask(http, f"{url}/v1/models", headers)
-    found = said.json if said is not None and said.status == 200 else None
+    found = await good(http, f"{url}/v1/models", headers)
     rows = found.get("data") if isinstance(found, dict) else None
     return tuple(row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
 

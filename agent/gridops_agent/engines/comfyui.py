@@ -27,15 +27,14 @@ import aiohttp
 from gridops.base import limits
 from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
-from gridops.base.ids import Digest, EngineName, is_digest
-from gridops.model.fleet import Runtime
+from gridops.base.ids import Digest, is_digest
 from gridops.model.plan import Launch
 from gridops.model.profile import Artifact
 from gridops_agent.engines import flags
-from gridops_agent.engines.asking import ask
+from gridops_agent.engines.asking import good, question
 from gridops_agent.engines.base import Abilities, Door, Start
+from gridops_agent.engines.loopback import Loopback
 
-BACKENDS = ("cpu", "cuda", "metal", "rocm")
 _RUN = aiohttp.ClientTimeout(total=30)
 _RUN_S = 900
 _POLL_S = 0.25
@@ -62,7 +61,7 @@ class Workflow:
     assets: tuple[Asset, ...]
 
 
-class ComfyUi:
+class ComfyUi(Loopback):
     """The ComfyUI adapter for one address."""
 
     abilities = Abilities(
@@ -76,23 +75,11 @@ class ComfyUi:
         api="comfyui",
     )
 
+    _NAME = "comfyui"
+
     def __init__(self, address: str) -> None:
-        self._address = address
+        super().__init__(address)
         self._proved: dict[Path, tuple[str, Digest]] = {}
-
-    @property
-    def name(self) -> EngineName:
-        return EngineName("comfyui")
-
-    @property
-    def address(self) -> str:
-        return self._address
-
-    def runtimes(self) -> tuple[Runtime, ...]:
-        return tuple(Runtime(engine=self.name, backend=backend) for backend in BACKENDS)
-
-    def problem(self) -> str | None:
-        return None
 
     def objection(self, launch: Launch) -> str | None:
         if launch.artifact.format not in self.abilities.formats or len(launch.artifact.files) != 1:
@@ -104,7 +91,7 @@ class ComfyUi:
         return flags.objection("comfyui", {}, launch)
 
     async def alive(self, http: aiohttp.ClientSession) -> str | None:
-        said = await ask(http, f"{self._address}/system_stats")
+        said = await question(http, f"{self._address}/system_stats")
         system = said.json.get("system") if said is not None and isinstance(said.json, dict) else None
         if not isinstance(system, dict):
             return None
@@ -146,8 +133,7 @@ class ComfyUi:
         return None
 
     async def _class(self, http: aiohttp.ClientSession, name: str) -> Mapping[str, Any] | None:
-        said = await ask(http, f"{self._address}/object_info/{quote(name, safe='')}")
-        found = said.json if said is not None and said.status == 200 else None
+        found = await good(http, f"{self._address}/object_info/{quote(name, safe='')}")
         one = found.get(name) if isinstance(found, dict) else None
         return one if isinstance(one, dict) else None
 
@@ -178,7 +164,7 @@ class ComfyUi:
 
     async def _run(self, http: aiohttp.ClientSession, workflow: Workflow, name: str) -> None:
         """One run: that is what loads the models. Ends when the history holds it."""
-        said = await ask(
+        said = await question(
             http, f"{self._address}/prompt", send={"prompt": workflow.graph, "prompt_id": name}, patience=_RUN
         )
         found = said.json if said is not None and isinstance(said.json, dict) else {}
@@ -200,13 +186,12 @@ class ComfyUi:
 
     async def _run_of(self, http: aiohttp.ClientSession, name: str) -> Mapping[str, Any] | None:
         """What the history holds of a run."""
-        said = await ask(http, f"{self._address}/history/{name}")
-        rows = said.json if said is not None and said.status == 200 else None
+        rows = await good(http, f"{self._address}/history/{name}")
         entry = rows.get(name) if isinstance(rows, dict) else None
         return entry if isinstance(entry, dict) else None
 
     async def _forget(self, http: aiohttp.ClientSession, name: str) -> None:
-        await ask(http, f"{self._address}/history", send={"delete": [name]})
+        await question(http, f"{self._address}/history", send={"delete": [name]})
 
     async def listed(self, http: aiohttp.ClientSession, door: Door) -> bool:
         if door.launch is None or await self.alive(http) is None:
@@ -216,8 +201,7 @@ class ComfyUi:
         return graph is not None and await self._lacking(http, graph) is None
 
     async def busy(self, http: aiohttp.ClientSession, door: Door) -> int | None:
-        said = await ask(http, f"{self._address}/queue")
-        found = said.json if said is not None and said.status == 200 else None
+        found = await good(http, f"{self._address}/queue")
         if not isinstance(found, dict):
             return None
         rows = [found.get("queue_running"), found.get("queue_pending")]
@@ -226,12 +210,11 @@ class ComfyUi:
     async def drop(self, http: aiohttp.ClientSession, door: Door) -> None:
         if door.launch is not None:
             await self._forget(http, run_id(door.alias, door.launch))
-        await ask(http, f"{self._address}/free", send={"unload_models": True, "free_memory": True})
+        await question(http, f"{self._address}/free", send={"unload_models": True, "free_memory": True})
 
     async def dropped(self, http: aiohttp.ClientSession, door: Door) -> bool:
         """Memory is given back when its queue comes to the request: nothing of torch's is left on any device."""
-        said = await ask(http, f"{self._address}/system_stats")
-        found = said.json if said is not None and said.status == 200 else None
+        found = await good(http, f"{self._address}/system_stats")
         devices = found.get("devices") if isinstance(found, dict) else None
         if door.launch is None or not isinstance(devices, list):
             return False

@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from gridops_agent.engines.asking import ask
+from gridops_agent.engines.asking import good, question
 from gridops_agent.engines.base import Door
 from gridops_agent.engines.comfyui import graph_of, run_id
 
@@ -76,8 +76,7 @@ class Place:
 
 async def queue(http: aiohttp.ClientSession, door: Door) -> Mapping[str, list[tuple[Any, ...]]] | None:
     """The rows that run and that wait; None when it does not say."""
-    said = await ask(http, f"{door.url}/queue")
-    found = said.json if said is not None and said.status == 200 else None
+    found = await good(http, f"{door.url}/queue")
     if not isinstance(found, dict):
         return None
     rows = {name: found.get(name) for name in ("queue_running", "queue_pending")}
@@ -88,7 +87,7 @@ async def queue(http: aiohttp.ClientSession, door: Door) -> Mapping[str, list[tu
 
 async def ends_by_name(http: aiohttp.ClientSession, door: Door) -> bool | None:
     """Whether an interrupt ends the prompt that it names and no other; None when the service does not answer."""
-    said = await ask(http, f"{door.url}/system_stats")
+    said = await question(http, f"{door.url}/system_stats")
     system = said.json.get("system") if said is not None and isinstance(said.json, dict) else None
     if not isinstance(system, dict):
         return None
@@ -106,8 +105,7 @@ async def place(http: aiohttp.ClientSession, door: Door, name: str) -> Place:
         row = next((row for row in rows[part] if len(row) > 1 and row[1] == name), None)
         if row is not None:
             return Place(stands, row)
-    said = await ask(http, f"{door.url}/history/{name}")
-    found = said.json if said is not None and said.status == 200 else None
+    found = await good(http, f"{door.url}/history/{name}")
     if not isinstance(found, dict):
         return Place(Stands.UNKNOWN)
     entry = found.get(name)

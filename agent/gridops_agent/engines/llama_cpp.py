@@ -28,8 +28,7 @@ from gridops.base.ids import EngineName
 from gridops.model.fleet import Runtime
 from gridops.model.plan import Launch
 from gridops_agent.engines import flags
-from gridops_agent.engines.asking import ask as question
-from gridops_agent.engines.asking import gauge, models
+from gridops_agent.engines.asking import gauge, good, models, question
 from gridops_agent.engines.base import Abilities, Door, EngineSilent, Start
 from gridops_agent.engines.build import build_of
 from gridops_agent.engines.llama_flags import FLAGS, NEEDED, ROUTER, WISHED
@@ -207,8 +206,7 @@ class LlamaCpp:
         return working + waiting if waiting is not None else None
 
     async def _slots(self, http: aiohttp.ClientSession, door: Door) -> list[dict[str, Any]] | None:
-        said = await question(http, f"{door.url}/slots", door.headers)
-        rows = said.json if said is not None and said.status == 200 else None
+        rows = await good(http, f"{door.url}/slots", door.headers)
         return rows if isinstance(rows, list) and all(isinstance(row, dict) for row in rows) else None
 
     async def contradiction(self, http: aiohttp.ClientSession, door: Door) -> str | None:

@@ -16,13 +16,13 @@ import aiohttp
 
 from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
-from gridops.base.ids import Digest, EngineName, is_digest
-from gridops.model.fleet import Runtime
+from gridops.base.ids import Digest, is_digest
 from gridops.model.plan import Launch
 from gridops.model.profile import Artifact
 from gridops_agent.engines import flags
-from gridops_agent.engines.asking import Said, ask, models
+from gridops_agent.engines.asking import Said, good, models, question
 from gridops_agent.engines.base import Abilities, Door, Start
+from gridops_agent.engines.loopback import Loopback
 
 NAME = re.compile(r"ollama://([a-z0-9][a-z0-9._/-]{0,127}:[A-Za-z0-9][A-Za-z0-9._-]{0,127})")
 """A name with its tag: without one Ollama takes `latest`, which moves."""
@@ -30,11 +30,9 @@ _LOAD = aiohttp.ClientTimeout(total=900)
 _PULL = aiohttp.ClientTimeout(total=None, connect=10, sock_read=None)
 FOR_EVER = -1
 """`keep_alive` of a model that stays until it is taken out."""
-BACKENDS = ("cpu", "cuda", "metal", "rocm")
-"""It chooses among the devices it finds by itself; which ones it was given is the operator's own configuration."""
 
 
-class Ollama:
+class Ollama(Loopback):
     """The Ollama adapter for one address."""
 
     abilities = Abilities(
@@ -48,22 +46,7 @@ class Ollama:
         own_store=True,
     )
 
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    @property
-    def name(self) -> EngineName:
-        return EngineName("ollama")
-
-    @property
-    def address(self) -> str:
-        return self._address
-
-    def runtimes(self) -> tuple[Runtime, ...]:
-        return tuple(Runtime(engine=self.name, backend=backend) for backend in BACKENDS)
-
-    def problem(self) -> str | None:
-        return None
+    _NAME = "ollama"
 
     def objection(self, launch: Launch) -> str | None:
         artifact = launch.artifact
@@ -81,7 +64,7 @@ class Ollama:
         return flags.objection("ollama", {}, launch)
 
     async def alive(self, http: aiohttp.ClientSession) -> str | None:
-        said = await ask(http, f"{self._address}/api/version")
+        said = await question(http, f"{self._address}/api/version")
         version = said.json.get("version") if said is not None and isinstance(said.json, dict) else None
         return version if isinstance(version, str) and version else None
 
@@ -97,7 +80,7 @@ class Ollama:
         if there is not None:
             _require(model, there, wanted, "it is not pulled over")
             return None
-        said = await ask(http, f"{self._address}/api/pull", send={"model": model, "stream": False}, patience=_PULL)
+        said = await question(http, f"{self._address}/api/pull", send={"model": model, "stream": False}, patience=_PULL)
         if said is None or said.status != 200 or not _succeeded(said):
             raise Refusal(codes.NO_ARTIFACT.code, f"ollama could not pull {model}: {_error(said)}")
         came = await self._tag(http, model)
@@ -122,7 +105,7 @@ class Ollama:
         taken = await self._tag(http, alias)
         if taken is None:
             send = {"source": model, "destination": alias}
-            said = await ask(http, f"{self._address}/api/copy", send=send)
+            said = await question(http, f"{self._address}/api/copy", send=send)
             if said is None or said.status != 200:
                 raise Refusal(codes.START_FAILED.code, f"ollama could not name {model} {alias}: {_error(said)}")
             taken = await self._tag(http, alias)
@@ -163,7 +146,7 @@ class Ollama:
         self, http: aiohttp.ClientSession, model: str, keep: int, patience: aiohttp.ClientTimeout
     ) -> Said | None:
         """A request without a prompt: it only sets how long the model stays. 0: not at all, from when it is idle."""
-        return await ask(
+        return await question(
             http, f"{self._address}/api/generate", send={"model": model, "keep_alive": keep}, patience=patience
         )
 
@@ -185,8 +168,7 @@ class Ollama:
         return digest
 
     async def _rows(self, http: aiohttp.ClientSession, what: str) -> tuple[Mapping[str, Any], ...] | None:
-        said = await ask(http, f"{self._address}/api/{what}")
-        found = said.json if said is not None and said.status == 200 else None
+        found = await good(http, f"{self._address}/api/{what}")
         rows = found.get("models") if isinstance(found, dict) else None
         return tuple(row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else None
 

@@ -25,8 +25,7 @@ from gridops.base.units import PPM
 from gridops.model.fleet import Runtime
 from gridops.model.plan import Launch
 from gridops_agent.engines import flags
-from gridops_agent.engines.asking import ask as question
-from gridops_agent.engines.asking import gauge, models
+from gridops_agent.engines.asking import gauge, models, question
 from gridops_agent.engines.base import Abilities, Door, EngineSilent, Start
 from gridops_agent.supervise import ask
 

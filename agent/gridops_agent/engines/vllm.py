@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from gridops_agent.engines.asking import ask as question
+from gridops_agent.engines.asking import question
 from gridops_agent.engines.base import Door, EngineSilent, Start
 from gridops_agent.engines.flags import Flag, choice, number, switch, word
 from gridops_agent.engines.served import Served, Shape

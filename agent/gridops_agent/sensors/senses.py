@@ -78,7 +78,7 @@ def together(looks: Iterable[Cards]) -> Cards:
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class HostSaid:
     """What the machine itself said in one look."""
 
     idle: Said[int]
@@ -133,8 +133,8 @@ class HostSense:
         self._told = self._told.also(cards)
         return sample(_boottime_ms(), cards, readings, self._told)
 
-    def _look(self) -> Readings:
-        return Readings(
+    def _look(self) -> HostSaid:
+        return HostSaid(
             idle=self._idle_now(),
             battery=_told("battery", lambda: self._table.battery(self._ask)),
             temperature=_told("temperature", host.temperature),
@@ -164,10 +164,10 @@ class HostSense:
         return Said(free, "" if free is not None else f"{self._cache} cannot be looked at")
 
 
-_NOTHING = Readings(Said(), Said(), Said(), Said(), Said(), Said(), Said(), Said(), Said())
+_NOTHING = HostSaid(Said(), Said(), Said(), Said(), Said(), Said(), Said(), Said(), Said())
 
 
-def sample(mono_ms: int, cards: Cards, seen: Readings | None, told: Told = Told()) -> Sample:
+def sample(mono_ms: int, cards: Cards, seen: HostSaid | None, told: Told = Told()) -> Sample:
     """Readings as protection takes them. Nothing from the machine itself is nothing known. `told`: by which cards."""
     known = seen if seen is not None else _NOTHING
     power = known.battery.value
@@ -248,7 +248,7 @@ def _throttled(cpu: Said[bool], wells: list[Card]) -> bool | None:
     return any(known) if known else None
 
 
-def _absent(known: Readings, cards: Cards, wells: list[Card]) -> frozenset[Sensor]:
+def _absent(known: HostSaid, cards: Cards, wells: list[Card]) -> frozenset[Sensor]:
     found = set()
     if known.idle.absent:
         found.add(Sensor.ACTIVITY)
@@ -271,8 +271,8 @@ def _told(what: str, read: Callable[[], Said[T]]) -> Said[T]:
         return Said(why=f"{what}: {type(error).__name__}: {error}"[:200])
 
 
-def _whys(readings: Readings | None) -> list[str]:
-    names = Readings.__slots__ if readings is not None else ()
+def _whys(readings: HostSaid | None) -> list[str]:
+    names = HostSaid.__slots__ if readings is not None else ()
     said = [(name, getattr(readings, name)) for name in names]
     return [f"{name}: {one.why}" for name, one in said if one.value is None and one.why and not one.absent]
 
