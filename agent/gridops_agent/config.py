@@ -21,6 +21,8 @@ from gridops.disk.atomic import write_atomic
 from gridops_agent.artifacts.settings import Settings, parse_settings, settings_lines
 from gridops_agent.keep.ways import Ways, read_ways, ways_lines
 
+LOCK = "agent.lock"
+"""Held by the one agent that runs on a state folder."""
 DEFAULT_PORTS = (18300, 18399)
 DEFAULT_FRONT = "127.0.0.1:0"
 _KEYS = frozenset(
@@ -121,7 +123,7 @@ class Config:
 
     @property
     def lock(self) -> Path:
-        return self.state / "agent.lock"
+        return self.state / LOCK
 
     @property
     def front_address(self) -> tuple[str, int]:

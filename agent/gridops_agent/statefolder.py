@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gridops.base.errors import Busy
 from gridops.disk.atomic import write_atomic
-from gridops_agent.config import Config
+from gridops_agent.config import LOCK, Config
 
 LOCK_TRIES = 5
 
@@ -43,6 +43,21 @@ def is_running(config: Config) -> bool:
             return False
     except Busy:
         return True
+
+
+def is_held(folder: Path) -> bool:
+    """Whether an agent, whoever it belongs to, holds this state folder now. Waits for nobody and creates nothing."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def spare_roots(config: Config) -> tuple[str, ...]:

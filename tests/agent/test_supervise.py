@@ -18,10 +18,13 @@ import pytest
 
 from gridops.base.canon import digest_bytes
 from gridops.base.errors import Failed
+from gridops.base.ids import HostId
+from gridops_agent.config import Config
 from gridops_agent.core.state import Handle
 from gridops_agent.keep.base import Proof, Spawn
 from gridops_agent.keep.child import COOKIE, ChildKeeper
 from gridops_agent.platform import here
+from gridops_agent.statefolder import only_one
 from gridops_agent.supervise import tail, trim_log
 from tests.agent.site import PATIENCE_S, until
 
@@ -218,6 +221,25 @@ async def test_a_process_spawned_but_not_recorded_is_found_again_by_its_cookie(t
         "another agent's process is not ours"
     )
     assert (await started.stop(BODY, handle, QUICK)).gone
+
+
+async def test_a_copied_state_folder_has_no_say_over_engines_whose_agent_lives(tmp_path: Path) -> None:
+    home, copy = tmp_path / "home", tmp_path / "copy"
+    home.mkdir()
+    copy.mkdir()
+    first, second = ChildKeeper(here(), home), ChildKeeper(here(), copy)
+    handle = await start(first, tmp_path)
+    lives = Config(state=home, controller="https://127.0.0.1:1", host=HostId("forge"), fleet=BODY)
+    with only_one(lives):
+        assert first.look(BODY, handle) is Proof.OURS
+        assert second.look(BODY, handle) is Proof.NOT_OURS
+        assert await second.recover(BODY, 18_300, tmp_path / "engine.key") is None
+        assert not (await second.stop(BODY, handle, QUICK)).gone
+        assert (await second.stop(BODY, None, QUICK)).gone, "nothing of its own is left"
+        assert here().process(handle.pid) is not None
+    # A folder that was moved, or whose agent is gone, is the same host in another place.
+    assert second.look(BODY, handle) is Proof.OURS
+    assert (await second.stop(BODY, handle, QUICK)).gone
 
 
 async def test_an_engine_gets_a_small_environment_and_no_open_file_of_ours(

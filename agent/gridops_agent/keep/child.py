@@ -26,6 +26,7 @@ from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, St
 from gridops_agent.keep.family import family, listener
 from gridops_agent.platform.base import Platform, Process
 from gridops_agent.platform.groups import Groups
+from gridops_agent.statefolder import is_held
 from gridops_agent.supervise import Child, begin
 
 COOKIE = "GRIDOPS_BODY"
@@ -115,7 +116,7 @@ class ChildKeeper:
         ):  # it carries no mark of ours: the same birth and the same program are what a person handed over
             return Proof.OURS if self._platform.executable(handle.pid) == handle.executable else Proof.NOT_OURS
         environment = self._platform.environment(handle.pid)
-        if environment is None or environment.get(COOKIE) != body:
+        if environment is None or not self._marked(environment, body):
             return Proof.NOT_OURS
         if handle.settled and self._platform.executable(handle.pid) != handle.executable:
             return Proof.NOT_OURS
@@ -197,9 +198,18 @@ class ChildKeeper:
         for process in self._platform.processes():
             if not process.zombie:
                 environment = self._platform.environment(process.pid)
-                if environment is not None and environment.get(COOKIE) == body:
+                if environment is not None and self._marked(environment, body):
                     found.append(process)
         return found
+
+    def _marked(self, environment: Mapping[str, str], body: Digest) -> bool:
+        """Whether a process says that it was started for this body, by this agent.
+
+        A state folder that was moved goes on with its engines. One that was copied does not while the agent of the
+        other one lives: both would hold the same command, and each would end or replace what is the other's.
+        """
+        home = environment.get(HOME, self._home)
+        return environment.get(COOKIE) == body and (home == self._home or not is_held(Path(home)))
 
     async def stop(self, body: Digest, handle: Handle | None, steps: Steps = STOP_STEPS) -> Stopped:
         """Gently, then firmly; done when every proved member is gone. Zombies are gone: they hold no memory."""

@@ -60,9 +60,8 @@ def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequenc
     pulse, news = judged
     if not news:
         # Remembered all the same: a second one that goes on from it means a second agent.
-        return Said(
-            (), None, pulse, Refusal(REPLAYED.code, f"heartbeat {heartbeat.hseq} of {host} is an old one", subject=host)
-        )
+        words = f"heartbeat {heartbeat.hseq} of {host} is an old one; does another agent run with a copy of its key?"
+        return Said((), None, pulse, Refusal(REPLAYED.code, words, subject=host))
     rows: list[r.Row] = []
     outbox = _outbox(state, soft, host, host_key, rows)
     outbox = _heads(state, outbox, heartbeat, rows)
