@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gridops_agent.keep.ways import Image, Ways
+from tests.agent.box_runtime import Runtime, Server
+from tests.agent.boxed import REFERENCE
 from tests.agent.driver import ALLOWED, Driver, build, compiler
 from tests.agent.site import Site
 from tests.agent.story import Story
@@ -59,6 +64,21 @@ def driver(driver_library: Path, tmp_path: Path) -> Driver:
     made = Driver(driver_library, tmp_path / "cards")
     made.say()
     return made
+
+
+@pytest.fixture
+def boxes(tmp_path: Path) -> Iterator[Server]:
+    runtime = Runtime(tmp_path, images={REFERENCE: "sha256:" + "cd" * 32})
+    with tempfile.TemporaryDirectory() as short, Server(Path(short) / "s", runtime) as server:
+        yield server
+
+
+@pytest.fixture
+def boxed(boxes: Server, site: Site) -> Site:
+    """A host that runs llama.cpp as a container."""
+    ways = Ways(images={"llama.cpp": Image(REFERENCE, "cpu", port=8_080)}, socket=boxes.url)
+    site.config = replace(site.config, ways=ways)
+    return site
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,7 +6,6 @@ AGENT = """
 import asyncio, dataclasses, os, subprocess, tempfile
 from gridops.base import limits
 from gridops.base.ids import DeviceId
-from gridops_agent import release
 from tests.agent.site import Site, command, done, held_of, pid_of, receipt, until
 from tests.builders.tiny_gguf import Shape, write_tiny_gguf
 GPU = DeviceId("gpu0")

@@ -1,4 +1,4 @@
-"""Engines as containers: the whole life through a real agent and the real client library, and every way to fail.
+"""Engines as containers: the whole life of one, through a real agent and the real client library.
 
 The runtime is `box_runtime`, which follows the Engine API with real processes inside; the story that it is trusted for
 runs against a real Docker or Podman too, where there is one (`test_containers_contract.py`).
@@ -6,64 +6,22 @@ runs against a real Docker or Podman too, where there is one (`test_containers_c
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from gridops.base import limits
-from gridops.base.canon import digest_bytes
-from gridops.base.errors import Refusal
-from gridops.base.ids import Digest, EngineName
-from gridops.disk.keyring import create_secret
+from gridops.base.ids import EngineName
 from gridops.model.fleet import Runtime as HasRuntime
 from gridops.model.snapshot import ResidencyState
-from gridops.protocol.messages import Outcome, Receipt
-from gridops_agent import takeover
-from gridops_agent.keep import container, taken
+from gridops.protocol.messages import Outcome
 from gridops_agent.keep import container_spec as spec
-from gridops_agent.keep.ways import Image, Ways
-from gridops_agent.shell import Agent
 from gridops_agent.status import status
-from tests.agent.box_runtime import Box, Runtime, Server, hangs_up, says
-from tests.agent.site import Site, command, done, free_ports, held_of, receipt, until
-
-REFERENCE = "llama.cpp/server@sha256:" + "ab" * 32
-OTHER = digest_bytes(b"somebody else's command")
-
-
-@pytest.fixture
-def boxes(tmp_path: Path) -> Iterator[Server]:
-    runtime = Runtime(tmp_path, images={REFERENCE: "sha256:" + "cd" * 32})
-    with tempfile.TemporaryDirectory() as short, Server(Path(short) / "s", runtime) as server:
-        yield server
-
-
-@pytest.fixture
-def boxed(boxes: Server, site: Site) -> Site:
-    """A host that runs llama.cpp as a container."""
-    ways = Ways(images={"llama.cpp": Image(REFERENCE, "cpu", port=8_080)}, socket=boxes.url)
-    site.config = replace(site.config, ways=ways)
-    return site
-
-
-async def warmed(agent: Agent, site: Site) -> Digest:
-    body = await command(agent, site, site.warm())
-    made = await receipt(agent, body)
-    assert made.outcome is Outcome.SUCCEEDED, made
-    return body
-
-
-async def stopped(agent: Agent, site: Site, body: Digest) -> Receipt:
-    assert (await done(agent, site, site.drain(body))).outcome is Outcome.SUCCEEDED
-    return await done(agent, site, site.unload(body))
+from tests.agent.box_runtime import Server
+from tests.agent.boxed import OTHER, ended_box, kept_alive, stopped, warmed
+from tests.agent.site import Site, held_of
 
 
 async def test_a_model_is_served_from_a_container_that_only_this_machine_can_reach(boxes: Server, boxed: Site) -> None:
@@ -141,13 +99,6 @@ async def test_a_container_started_again_by_hand_is_another_life(boxes: Server, 
         assert handle.name != box.id
 
 
-async def kept_alive(agent: Agent, body: Digest, restarts: int = 1) -> None:
-    watch = asyncio.ensure_future(agent.watch.run())
-    await until(lambda: held_of(agent, body).restarts == restarts, "keep-alive")
-    await until(lambda: held_of(agent, body).state is ResidencyState.READY, "the new engine")
-    watch.cancel()
-
-
 async def test_a_container_that_the_kernel_ended_for_its_memory_says_so_and_is_kept(boxes: Server, boxed: Site) -> None:
     async with boxed.agent() as agent:
         body = await warmed(agent, boxed)
@@ -181,203 +132,6 @@ async def test_only_so_many_ended_containers_are_kept(boxes: Server, boxed: Site
         assert "theirs" in left, "what is not ours is not ours to remove"
 
 
-def ended_box(runtime: Runtime, name: str, created: float, site: Site | None) -> Box:
-    labels = dict(spec.Owner(site.config.fleet, "forge").labels(OTHER)) if site is not None else {}
-    done_ = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
-    done_.wait()
-    made = {"Image": REFERENCE, "Labels": labels, "HostConfig": {"PortBindings": {}}}
-    return Box(digest_bytes(name.encode())[7:], name, made, created, process=done_, started="2026-01-01T00:00:00Z")
-
-
-# --- what speaks against creating it ---------------------------------------------------------------------------------
-
-
-async def refused(agent: Agent, site: Site) -> str:
-    made = await done(agent, site, site.warm())
-    assert made.outcome is not Outcome.SUCCEEDED
-    return f"{made.code}: {made.detail}"
-
-
-async def test_an_image_that_is_not_here_is_no_runtime_and_is_not_fetched(boxes: Server, boxed: Site) -> None:
-    boxes.runtime.images.clear()
-    async with boxed.agent() as agent:
-        assert agent._readings().runtimes == ()
-        assert "no_runtime" in await refused(agent, boxed)
-    assert {verb for verb, _ in boxes.runtime.calls} <= {"inspect_image", "containers"}
-
-
-async def test_a_model_that_a_container_of_ours_serves_for_an_unknown_command_is_refused(
-    boxes: Server, boxed: Site
-) -> None:
-    async with boxed.agent() as agent:
-        body = await warmed(agent, boxed)
-        box = boxes.runtime.only()
-        box.spec["Labels"]["dev.gridops.body"] = OTHER  # type: ignore[index]
-        await agent._measure()
-        assert any(f"the container {box.id[:12]} carries the command" in a for a in agent.alarms.now())
-        assert "stray_process" in await refused(agent, boxed)
-        assert box.running, "it is named, and not touched"
-        assert held_of(agent, body) is not None
-
-
-async def test_a_name_that_a_foreign_container_has_is_refused(
-    boxes: Server, boxed: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(container.secrets, "token_hex", lambda n=None: "ab" * (n or 32))
-    foreign = ended_box(boxes.runtime, spec.name_of("tiny", "ab" * 3), 1.0, None)
-    boxes.runtime.boxes[foreign.id] = foreign
-    async with boxed.agent() as agent:
-        assert f"a container is called {foreign.name} already" in await refused(agent, boxed)
-        assert list(boxes.runtime.boxes.values()) == [foreign]
-
-
-async def test_a_gpu_without_a_uuid_is_refused_before_anything_is_created(boxes: Server, boxed: Site) -> None:
-    images = {"llama.cpp": Image(REFERENCE, "cuda", port=8_080)}
-    boxed.config = replace(boxed.config, ways=replace(boxed.config.ways, images=images))
-    async with boxed.agent() as agent:
-        launch = replace(boxed.launch(), backend="cuda")
-        made = await done(agent, boxed, boxed.warm(launch=launch))
-        assert made.outcome is Outcome.FAILED
-        assert "UUID" in (made.detail or "")
-        assert boxes.runtime.boxes == {}
-
-
-async def test_a_port_stolen_between_the_look_and_the_start_costs_one_more_try(boxes: Server, boxed: Site) -> None:
-    import socket
-
-    thief = socket.socket()
-    stolen: list[int] = []
-
-    def steal() -> None:
-        if not stolen:
-            port = boxes.runtime._published(boxes.runtime.only())
-            thief.bind(("127.0.0.1", port))
-            thief.listen()
-            stolen.append(port)
-
-    boxes.runtime.broken["start"] = steal
-    async with boxed.agent() as agent:
-        body = await warmed(agent, boxed)
-        assert held_of(agent, body).port not in stolen
-        assert len(boxes.runtime.boxes) == 1, "the one that could not be started is removed"
-    thief.close()
-
-
-# --- failures of the runtime -----------------------------------------------------------------------------------------
-
-FAILS = {
-    "create says no": ("create", says(400, "invalid reference format")),
-    "create hangs up": ("create", hangs_up),
-    "start says no": ("start", says(500, "OCI runtime create failed")),
-    "start hangs up": ("start", hangs_up),
-    "the lists fail": ("containers", says(500, "database is locked")),
-}
-
-
-@pytest.mark.parametrize(("verb", "fault"), FAILS.values(), ids=FAILS)
-async def test_a_start_that_the_runtime_fails_is_told_and_leaves_nothing_running(
-    boxes: Server, boxed: Site, verb: str, fault: Callable[[], None]
-) -> None:
-    async with boxed.agent() as agent:
-        boxes.runtime.broken[verb] = fault
-        made = await done(agent, boxed, boxed.warm())
-        assert made.outcome is Outcome.FAILED
-        assert made.detail
-        assert not any(box.running for box in boxes.runtime.boxes.values())
-        boxes.runtime.broken.clear()
-        assert (await receipt(agent, await command(agent, boxed, boxed.warm()))).outcome is Outcome.SUCCEEDED
-
-
-async def test_a_start_that_cannot_be_recorded_is_ended_again(boxes: Server, boxed: Site) -> None:
-    async with boxed.agent() as agent:
-        sick = agent.memory.take
-
-        async def take(event: object) -> object:
-            from gridops_agent.core.events import Spawned
-            from gridops_agent.ledger import Unwritable
-
-            if isinstance(event, Spawned):
-                raise Unwritable("the ledger cannot be written")
-            return await sick(event)  # type: ignore[arg-type]
-
-        agent.memory.take = take  # type: ignore[method-assign,assignment]
-        made = await done(agent, boxed, boxed.warm())
-        assert made.outcome is Outcome.FAILED
-        assert boxes.runtime.boxes == {}
-
-
-async def test_a_runtime_that_cannot_be_asked_proves_nothing(
-    boxes: Server, boxed: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(container, "DOUBT_S", 0.01)
-    async with boxed.agent() as agent:
-        body = await warmed(agent, boxed)
-        await agent.effects.settled()
-        boxes.runtime.broken |= dict.fromkeys(("inspect", "containers"), hangs_up)
-        await agent.watch.look()
-        assert (held_of(agent, body).state, held_of(agent, body).code) == (ResidencyState.FAILED, "not_ours")
-        made = await done(agent, boxed, boxed.unload(body, force=True))
-        assert made.outcome is Outcome.FAILED, "nothing is unloaded on no word"
-        assert boxes.runtime.only().running
-        boxes.runtime.broken.clear()
-        await agent.watch.look()
-        await until(lambda: held_of(agent, body).state is ResidencyState.READY, "the runtime is back")
-
-
-async def test_a_container_whose_labels_are_not_ours_is_never_touched(boxes: Server, boxed: Site) -> None:
-    async with boxed.agent() as agent:
-        body = await warmed(agent, boxed)
-        await agent.effects.settled()
-        box = boxes.runtime.only()
-        for label, other in (("body", OTHER), ("host", "other"), ("fleet", OTHER), ("managed", "yes")):
-            mine = box.spec["Labels"][f"dev.gridops.{label}"]
-            box.spec["Labels"][f"dev.gridops.{label}"] = other  # type: ignore[index]
-            handle = held_of(agent, body).handle
-            assert handle is not None
-            answer = await agent.keepers.stop(body, handle)
-            assert not answer.gone, label
-            assert box.running, label
-            box.spec["Labels"][f"dev.gridops.{label}"] = mine  # type: ignore[index]
-
-
-async def test_what_ignores_the_stop_is_killed_and_proved_gone(boxes: Server, boxed: Site) -> None:
-    async with boxed.agent() as agent:
-        body = await warmed(agent, boxed)
-        box = boxes.runtime.only()
-        boxes.runtime.broken["stop"] = says(500, "cannot stop container: context deadline exceeded")
-        await done(agent, boxed, boxed.drain(body))
-        made = await done(agent, boxed, boxed.unload(body))
-        assert made.outcome is Outcome.FAILED
-        assert box.running, "a stop that failed is no stop"
-        boxes.runtime.broken["stop"] = says(204, "")  # it says yes, and the container goes on
-        made = await done(agent, boxed, boxed.unload(body))
-        assert made.outcome is Outcome.SUCCEEDED, made
-        assert box.exit_code == 128 + signal.SIGKILL
-        assert not box.running
-
-
-async def test_a_paused_container_lives_and_holds_its_memory(boxes: Server, boxed: Site) -> None:
-    async with boxed.agent() as agent:
-        body = await warmed(agent, boxed)
-        await agent.effects.settled()
-        box = boxes.runtime.only()
-        box.paused = True
-        await agent.watch.look()
-        assert held_of(agent, body).state is ResidencyState.READY
-        assert box.running
-
-
-async def test_a_replacement_that_fails_leaves_the_old_one_serving(boxes: Server, boxed: Site) -> None:
-    async with boxed.agent() as agent:
-        old = await warmed(agent, boxed)
-        made = await done(agent, boxed, boxed.warm(number=2, launch=replace(boxed.launch(), context=8_000_000_000)))
-        assert made.outcome is Outcome.FAILED
-        assert held_of(agent, old).state is ResidencyState.READY
-        kept = [box for box in boxes.runtime.boxes.values() if not box.running]
-        assert len(kept) == 1, "the failed one is kept for its log"
-        assert sum(box.running for box in boxes.runtime.boxes.values()) == 1
-
-
 def test_names_are_for_people_and_never_longer_than_a_runtime_takes() -> None:
     assert spec.name_of("Org/Model 7B:Q4", "abc123") == "gridops-Org-Model-7B-Q4-abc123"
     assert len(spec.name_of("x" * 200, "abc123")) == 60
@@ -387,67 +141,3 @@ def test_names_are_for_people_and_never_longer_than_a_runtime_takes() -> None:
 def test_a_host_without_containers_never_loads_their_library() -> None:
     code = "import sys, gridops_agent.shell, gridops_agent.cli.main; raise SystemExit('docker' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def foreign(boxes: Server, boxed: Site, key: Path, restart: str = "no", address: str = "127.0.0.1") -> Box:
-    """A container that a person runs: the same engine and file, no label of ours."""
-    words = ["--model", "/models/m.gguf", "--alias", "tiny", "--host", "0.0.0.0", "--port", "8080", "--ctx-size", "512"]
-    words += ["--parallel", "2", "--threads", "1", "--api-key-file", "/key", "--slots", "--metrics"]
-    port = str(free_ports(1)[0])
-    mounts = [
-        {"Target": "/models/m.gguf", "Source": str(boxed.model.path), "ReadOnly": True},
-        {"Target": "/key", "Source": str(key), "ReadOnly": True},
-    ]
-    host = {"PortBindings": {"8080/tcp": [{"HostIp": address, "HostPort": port}]}, "Mounts": mounts}
-    made = {"Image": REFERENCE, "Entrypoint": ["/app/llama-server"], "Cmd": words, "Labels": {}}
-    body = {**made, "HostConfig": {**host, "RestartPolicy": {"Name": restart}}}
-    box = boxes.runtime.find(boxes.runtime.create("theirs", body)["Id"])
-    boxes.runtime.start(box.id)
-    return box
-
-
-async def handed_over(boxed: Site, key: Path) -> taken.Taken:
-    for _ in range(600):
-        try:
-            return await takeover.found(boxed.config, takeover.Wish("theirs", str(key)))
-        except Refusal as refusal:
-            if "lists no model" not in refusal.message:
-                raise
-            await asyncio.sleep(0.1)
-    raise AssertionError("it never came up")
-
-
-async def test_a_container_is_taken_over_as_it_runs_and_may_then_be_ended(
-    boxes: Server, boxed: Site, tmp_path: Path
-) -> None:
-    key = tmp_path / "keys" / "their.key"
-    create_secret(key, b"f" * 64)
-    box = foreign(boxes, boxed, key)
-    takeover.keep(boxed.config, await handed_over(boxed, key), 1)
-    async with boxed.agent() as agent:
-        body = await warmed(agent, boxed)
-        handle = held_of(agent, body).handle
-        assert handle is not None
-        assert (handle.name, handle.taken, handle.port) == (box.id, True, boxes.runtime._published(box))
-        assert len(boxes.runtime.boxes) == 1, "nothing was created"
-        assert (await stopped(agent, boxed, body)).outcome is Outcome.SUCCEEDED
-    assert not box.running
-    assert box.id in boxes.runtime.boxes, "what a person made is theirs to remove"
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [({"restart": "always"}, "would restart"), ({"address": "0.0.0.0"}, "on 127.0.0.1 only")],
-)
-async def test_a_container_that_others_reach_or_that_is_restarted_by_itself_is_not_taken_over(
-    boxes: Server, boxed: Site, tmp_path: Path, changes: dict[str, str], says: str
-) -> None:
-    key = tmp_path / "keys" / "their.key"
-    create_secret(key, b"f" * 64)
-    box = foreign(boxes, boxed, key)
-    box.spec["HostConfig"]["RestartPolicy"]["Name"] = changes.get("restart", "no")
-    (bound,) = box.spec["HostConfig"]["PortBindings"]["8080/tcp"]
-    bound["HostIp"] = changes.get("address", "127.0.0.1")
-    with pytest.raises(Refusal, match=says):
-        await takeover.found(boxed.config, takeover.Wish("theirs", str(key)))
-    assert box.running
