@@ -94,7 +94,8 @@ async def examine(state: Path, machine: Machine) -> tuple[str, tuple[Finding, ..
 
 
 def _hint(error: GridopsError) -> str:
-    return error.hints[0] if error.hints else ""
+    """Every way out that the error knows: which one it is, the person at the host sees."""
+    return "; ".join(error.hints)
 
 
 async def _keys(patient: Patient) -> AsyncIterator[Finding]:
