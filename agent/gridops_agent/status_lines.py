@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gridops.base.ids import short
-from gridops.base.units import render_bytes, render_ms
+from gridops.base.units import counted, render_bytes, render_ms
 from gridops_agent import readouts
 
 
@@ -57,14 +57,14 @@ def _shown(row: Mapping[str, Any], now_ms: int) -> list[str]:
     """One residency, and what keeps it from serving."""
     lines: list[str] = []
     where = f"pid {row['pid']} port {row['port']}" if row["pid"] else "no process"
-    more = f"  restarted {row['restarts']} times" if row["restarts"] else ""
+    more = f"  restarted {counted(row['restarts'], 'time')}" if row["restarts"] else ""
     more += f"  as {row['keeper']} {row['kept_as'] or ''}".rstrip() if row["keeper"] not in (None, "child") else ""
     was = f" (recorded as {row['recorded']})" if row["state"] != row["recorded"] else ""
     lines.append(f"{row['replica']}  {row['state']}{was}  {where}  {row['in_flight']} in flight{more}")
     if row["detail"] or row["code"]:
         lines.append(f"  {': '.join(w for w in (row['code'], row['detail']) if w)}")
     if row["retry_at_ms"] is not None:
-        count = f"{row['restarts_counted']} of {row['restarts_allowed']} restarts used"
+        count = f"{row['restarts_counted']} of {counted(row['restarts_allowed'], 'restart')} used"
         lines.append(f"  starts again in {render_ms(max(0, row['retry_at_ms'] - now_ms))}, {count}")
     for owed in row["owed"]:
         amount = render_bytes(owed["bytes"]) if owed["bytes"] is not None else "an unknown amount"

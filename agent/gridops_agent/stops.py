@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gridops.base.codes import host as codes
 from gridops.base.ids import Digest
+from gridops.base.units import counted
 from gridops.model.action import Drain, Unload
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
@@ -62,7 +63,7 @@ class Stops:
     async def _work(self, held: Held) -> str:
         count = self._tools.front.in_flight[held.body]
         if count:
-            return f"{count} requests are in flight at the front"
+            return f"{counted(count, 'request')} in flight at the front"
         door = self._tools.doors.door(held)
         if door is None or held.handle is None:
             return ""

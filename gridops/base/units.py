@@ -182,9 +182,9 @@ def render_ppm(value: int) -> str:
     return f"{whole}%" if rest == 0 else f"{whole}.{rest}%"
 
 
-def counted(n: int, thing: str) -> str:
-    """`1 host`, `2 hosts`: a number and its noun, as a reader would say it."""
-    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+def counted(n: int, thing: str, things: str | None = None) -> str:
+    """`1 host`, `2 hosts`, `2 residencies`: a number and its noun, as a reader would say it."""
+    return f"{n} {thing}" if n == 1 else f"{n} {things or thing + 's'}"
 
 
 def article(noun: str) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from gridops.base.errors import Failed
+from gridops.base.units import counted
 from gridops.cli.output import Usage, context_of, dump_json
 from gridops.disk.atomic import write_atomic
 from gridops.files.export import file_name, render, schemas
@@ -67,7 +68,10 @@ def init(
     if taken and not force:
         raise Failed(
             f"{base / taken[0]} exists already; nothing was written",
-            hints=(f"{len(taken)} files would be replaced: --force does it", "an empty folder: gridops init DIR"),
+            hints=(
+                f"{counted(len(taken), 'file')} would be replaced: --force does it",
+                "an empty folder: gridops init DIR",
+            ),
         )
     for path, text in sorted(wanted.items()):
         (base / path).parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, split_replica
+from gridops.base.units import counted
 from gridops.cli.tables import table
 from gridops.model.plan import DecisionKind, Plan
 from gridops.model.snapshot import HostReport, Ownership, Residency, ResidencyState, Snapshot
@@ -49,10 +50,9 @@ def text_lines(plan: Plan, profile: ProfileName, found: Sequence[Line], more: st
     """The list for people. `more` is the command that explains one replica, without its name; `name` is the plan's."""
     rows = [(line.replica, line.where, line.state, line.reason) for line in found]
     first = min(found, key=lambda line: line.interest)
-    counted = "1 replica" if len(found) == 1 else f"{len(found)} replicas"
     state = " (planned from declarations alone, so that no state is known)" if plan.hypothetical else ""
     return [
-        f"{profile}: {counted}, {name}{state}",
+        f"{profile}: {counted(len(found), 'replica')}, {name}{state}",
         "",
         *table(("REPLICA", "WHERE", "STATE", "REASON"), rows),
         "",

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from gridops.base.codes import sense as codes
+from gridops.base.units import counted
 from gridops.files import near
 from gridops.files.diagnose import Fix
 from gridops.files.engine_facts import ENGINES, EngineFacts
@@ -78,7 +79,7 @@ def _nature(profile: Declared, config: Read, engine: str, facts: EngineFacts) ->
         say(codes.ENGINE_CANNOT, config.node("engine"), message, f"it produces {able}")
     lanes = config.get("lanes", 1)
     if facts.lanes is not None and isinstance(lanes, int) and lanes > facts.lanes:
-        message = f"`{engine}` cannot be held to {lanes} lanes"
+        message = f"`{engine}` cannot be held to {counted(lanes, 'lane')}"
         say(codes.ENGINE_CANNOT, config.node("lanes"), message, f"write `lanes: {facts.lanes}`")
     devices, artifact = config.get("devices"), config.get("artifact")
     if isinstance(devices, Read):

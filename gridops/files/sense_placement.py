@@ -225,7 +225,7 @@ def _enough(wanted: Wanted, able: list[Host]) -> None:
     each = profile.max_per_host
     if each is not None and len(able) * each < profile.replicas_min:
         hosts = f"{len(able)} host{'s' if len(able) > 1 else ''}"
-        message = f"{profile.replicas_min} replicas are wanted, {hosts} may hold {each} each"
+        message = f"{counted(profile.replicas_min, 'replica')} wanted, {hosts} may hold {each} each"
         reader.warn(codes.TOO_FEW_HOSTS, read.node("replicas"), message)
     if profile.spread is None:
         return
@@ -238,5 +238,5 @@ def _enough(wanted: Wanted, able: list[Host]) -> None:
     else:
         spread = read.get("spread")
         hint = f"hosts that could run it stand in {len(domains)} of level {level}"
-        message = f"the fleet cannot spread it over {profile.spread.min} domains of level `{level}`"
+        message = f"the fleet cannot spread it over {counted(profile.spread.min, 'domain')} of level `{level}`"
         reader.warn(codes.SPREAD, spread.node("min"), message, hint)

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from gridops.base.codes import sense as codes
+from gridops.base.units import counted
 from gridops.files import near
 from gridops.files.diagnose import Related
 from gridops.files.gather import Declared, Gathered
@@ -54,7 +55,7 @@ def _roles(approvals: Declared) -> None:
         need = risk.get("need")
         if isinstance(need, int) and need > len(people) and not unknown:
             names = ", ".join(sorted(people)) or "nobody"
-            message = f"{need} approvals are needed, {len(people)} can be given"
+            message = f"{counted(need, 'approval')} needed, {len(people)} can be given"
             approvals.reader.error(codes.ROSTER, risk.node("need"), message, f"who may approve: {names}")
 
 

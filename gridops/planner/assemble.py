@@ -28,6 +28,7 @@ from gridops.planner.choices import recorded
 from gridops.planner.diff import Reasons, decisions_digest, diff, ends_stray, side, side_of, terms_differences
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.enough import Settled
+from gridops.planner.gains import named
 from gridops.planner.incumbents import Incumbent, Verdict, mark
 from gridops.planner.learned import experience_of
 from gridops.planner.recall import Shelf
@@ -54,7 +55,7 @@ def assemble(
     reasons = _reasons(draft, targets, left, missing, _changed(world, declared))
     name = world.recall.digests.of
     compared = diff(side_of(inputs.parent, name), side(placement, launches, terms, name), reasons)
-    decisions = tie(draft, targets, compared)
+    decisions = named(draft, tie(draft, targets, compared))
     digest = decisions_digest(decisions)
     touched = {d.replica for d in decisions if not ends_stray(d)}
     return Plan(

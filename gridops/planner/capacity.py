@@ -131,9 +131,8 @@ class Board:
     def _counts(self, board: HostBoard, profile: Profile, present: Sequence[ProfileName]) -> HostLine | None:
         limit = board.view.host.max_replicas
         if limit is not None and len(present) >= limit:
-            return _line(
-                board, codes.MAX_REPLICAS, f"it holds {len(present)} of at most {limit} residencies", limit + 1, limit
-            )
+            detail = f"it holds {len(present)} of at most {counted(limit, 'residency', 'residencies')}"
+            return _line(board, codes.MAX_REPLICAS, detail, limit + 1, limit)
         most, mine = profile.max_per_host, present.count(profile.name)
         if most is not None and mine >= most:
             return _line(

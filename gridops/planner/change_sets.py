@@ -1,8 +1,8 @@
 """Which decisions stand or fall together. Everything else may be carried out, held back or refused by itself.
 
 Decisions are tied when one needs what another gives up (memory, a slot, company, the price of a host), when they speak
-about one renamed or removed profile, or when they carry one profile's changed terms. Whatever subset of change sets is
-then chosen, the placement it leads to keeps every hard rule (a property test tries them).
+about one renamed or removed profile or its last old replica, or when they carry one profile's changed terms. Whatever
+subset of change sets is then chosen, the placement it leads to keeps every hard rule (a property test tries them).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from gridops.base.ids import HostId, ReplicaId
+from gridops.base.ids import HostId, ProfileName, ReplicaId
 from gridops.base.record import with_one
 from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind
 from gridops.model.policy import ActionClass
@@ -26,6 +26,7 @@ def tie(draft: Draft, targets: Targets, decisions: Sequence[Decision]) -> tuple[
     """The decisions with their change sets, numbered in the order of their first decision."""
     knots = _Knots(len(decisions))
     _tie_profiles(knots, decisions)
+    _tie_successors(knots, draft, decisions)
     _tie_old_names(knots, draft, decisions)
     arriving, leaving = _by_host(decisions)
     busy = arriving.keys() & leaving.keys() & draft.board.hosts.keys()
@@ -81,6 +82,24 @@ def _tie_profiles(knots: _Knots, decisions: Sequence[Decision]) -> None:
     for groups in (ends, names, terms):
         for members in groups.values():
             knots.tie(members)
+
+
+def _tie_successors(knots: _Knots, draft: Draft, decisions: Sequence[Decision]) -> None:
+    """Where only newcomers are left of a profile, the old ones go with the first of them: else the last would go."""
+    leaving: dict[ProfileName, list[int]] = {}
+    coming: dict[ProfileName, int] = {}
+    for n, decision in enumerate(decisions):
+        stands = decision.kind is DecisionKind.REMOVE and not ends_stray(decision)
+        if stands and decision.cause.kind is not CauseKind.HOST_LOST:
+            leaving.setdefault(decision.profile, []).append(n)
+        elif decision.kind is DecisionKind.PLACE:
+            coming.setdefault(decision.profile, n)
+    if not leaving:
+        return
+    stays = {s.origin.former.rpartition("/")[0] for s in draft.seats.values() if s.origin and not s.origin.adopted}
+    for name, members in leaving.items():
+        if name in coming and name not in stays:
+            knots.tie([*members, coming[name]])
 
 
 def _tie_old_names(knots: _Knots, draft: Draft, decisions: Sequence[Decision]) -> None:

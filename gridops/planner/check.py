@@ -23,9 +23,12 @@ from gridops.model.snapshot import (
     ResidencyState,
 )
 from gridops.planner.check_bound import bound, numbers, terms, told
-from gridops.planner.check_decisions import authority, decisions, displaced
+from gridops.planner.check_causes import causes
+from gridops.planner.check_decisions import authority, decisions
+from gridops.planner.check_gains import displaced
 from gridops.planner.check_leaves import leaves
-from gridops.planner.check_seats import beside, claims, counts, hosts, memory, policy, price
+from gridops.planner.check_places import policy
+from gridops.planner.check_seats import beside, claims, counts, hosts, memory, price
 from gridops.planner.check_sets import change_sets, changes
 from gridops.planner.check_view import Given, View
 
@@ -43,7 +46,7 @@ def check(plan: Plan, inputs: Given, *, partial: bool = False) -> tuple[str, ...
     """
     view = View(plan, inputs, partial)
     rules = [_document, bound, _references, terms, hosts, policy, claims, memory, beside, counts, price]
-    rules += [decisions, changes, change_sets, authority, leaves, _takes_away]
+    rules += [decisions, changes, change_sets, authority, causes, leaves, _takes_away]
     rules += [] if partial else [displaced, numbers, told, _complete, _promises]
     return tuple(sorted({note for rule in rules for note in rule(view)}))
 
@@ -179,13 +182,7 @@ def _promises(view: View) -> Iterator[str]:
 
 
 def _domains(view: View, hosts: Iterable[HostId], level: str) -> set[str]:
-    found = set()
-    for name in hosts:
-        host = view.hosts.get(name)
-        place = name if level == "host" else host.domain(level) if host is not None else None
-        if place is not None:
-            found.add(str(place))
-    return found
+    return {place for name in hosts if (place := view.domain(name, level)) is not None}
 
 
 def _done(decisions: Sequence[Decision]) -> Digest:

@@ -1,17 +1,17 @@
 """The checker's rules about decisions: that they are the difference to the parent, and how grave each of them is.
 
-Part of `check`: class, risk and cause of a decision say who may carry it out, so they are derived a second time, by a
-table of its own. Nothing of the planner. Each rule yields notes.
+Part of `check`: class and risk of a decision say who may carry it out, so they are derived a second time, by a table of
+its own (`check_causes`: whether what they follow from is so). Nothing of the planner. Each rule yields notes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gridops.base.ids import HostId, ProfileName, ReplicaId, short
+from gridops.base.ids import ReplicaId, short
 from gridops.model.plan import CauseKind, Decision, DecisionKind, Seat, Terms
 from gridops.model.policy import ActionClass, Risk
-from gridops.model.snapshot import HostState, Ownership, ResidencyState
+from gridops.model.snapshot import Ownership, ResidencyState
 from gridops.planner.check_view import View
 
 REPAIRS = (CauseKind.HOST_LOST, CauseKind.UNHEALTHY, CauseKind.DRAIN, CauseKind.FAILED_START)
@@ -120,7 +120,7 @@ def _acts_otherwise(old: Terms | None, new: Terms | None) -> bool:
 
 
 def authority(view: View) -> Iterator[str]:
-    """Each decision has the class and the risk of what it does, and a cause that is true where that can be seen."""
+    """Each decision has the class and the risk of what it does."""
     for d in view.plan.decisions:
         if d.profile != d.replica.rpartition("/")[0]:
             yield f"decision {d.kind.value} {d.replica} is said to be about {d.profile}"
@@ -132,8 +132,6 @@ def authority(view: View) -> Iterator[str]:
             yield f"decision {d.kind.value} {d.replica} for {d.cause.kind.value} is called {d.action_class.value}"
         if d.risk is not _risk(view, d):
             yield f"decision {d.kind.value} {d.replica} for {d.cause.kind.value} is called {d.risk.value}"
-        if (lie := _lie(view, d)) is not None:
-            yield f"{d.kind.value} {d.replica} has the cause {d.cause.kind.value}, and {lie}"
         old = next((c.old for c in d.changes if c.field == "profile"), d.profile)
         if d.target is not None and d.source is not None and old != view.names.get(d.profile, d.profile):
             yield f"decision {d.kind.value} {d.replica} does not say by which name it was known"
@@ -167,46 +165,3 @@ def _risk(view: View, d: Decision) -> Risk:
     drains = d.kind is DecisionKind.MOVE and d.cause.kind is CauseKind.DRAIN
     gentle = d.action_class is ActionClass.SCALE_UP or (d.action_class is ActionClass.REPAIR and not drains)
     return Risk.ROUTINE if gentle and not d.cost.dip else Risk.DISRUPTIVE
-
-
-def _lie(view: View, d: Decision) -> str | None:
-    """What is known against the cause: the host is drained, or lost, or it is neither; nobody foresees a demand."""
-    host = d.source.host if d.source is not None else None
-    if d.cause.kind is CauseKind.DEMAND:
-        forecast, mine = view.inputs.forecast, view.profiles.get(d.profile)
-        names = {d.profile, view.names.get(d.profile), mine.renamed_from if mine is not None else None}
-        names |= {new for new, old in view.names.items() if old == d.profile}
-        known = forecast is not None and any(e.profile in names for e in forecast.profiles)
-        return None if known else f"no forecast speaks of {d.profile}"
-    if host is None:
-        return None
-    report = view.reports.get(host)
-    if d.cause.kind is CauseKind.DRAIN:
-        drained = view.beat(host) == "is drained" or (report is not None and report.state is HostState.DRAINING)
-        return None if drained else f"{host} is not drained"
-    if d.cause.kind is CauseKind.HOST_LOST:
-        return None if view.beat(host) is not None else f"{host} is there"
-    return None
-
-
-def displaced(view: View) -> Iterator[str]:
-    """Whoever gives way does so for somebody who matters more and came to a place that its profile left."""
-    gone: dict[ProfileName, list[Decision]] = {}
-    for d in view.plan.decisions:
-        if d.kind is DecisionKind.REMOVE and d.cause.kind is CauseKind.DISPLACED:
-            gone.setdefault(d.profile, []).append(d)
-    if not gone:
-        return
-    stays = {old.replica: a.seat for a in view.plan.placement if (old := view.former(a)) is not None}
-    for name, given in sorted(gone.items()):
-        mine = view.profiles.get(next((new for new, old in view.names.items() if old == name), name))
-        left = [a.seat.host for a in view.before.values() if a.profile == name and stays.get(a.replica) != a.seat]
-        excused = sum(1 for host in left if mine is not None and _came(view, host, mine.priority))
-        for d in given[excused:]:
-            yield f"{d.replica} gives way, and nobody who matters more comes to a place that {name} left"
-
-
-def _came(view: View, host: HostId, priority: int) -> bool:
-    """Somebody of a higher priority stands there who did not."""
-    new = [a for a in view.on.get(host, []) if (old := view.former(a)) is None or old.seat.host != host]
-    return any(p.priority > priority for a in new if (p := view.profiles.get(a.profile)) is not None)

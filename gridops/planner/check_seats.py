@@ -82,7 +82,7 @@ def _seat(view: View, a: Assignment, launch: Launch, host: Host, report: HostRep
             if any(other.id not in one.peers for other in chosen if other is not one):
                 yield f"{a.replica} needs linked devices, and {host.id} {one.id} is not a peer of all others"
     yield from _topology(a, launch, chosen, [d for d in (report.devices if report is not None else ()) if d.parent])
-    config = _config(view.profiles.get(a.profile), launch)
+    config = made_by(view.profiles.get(a.profile), launch)
     if config is not None:
         yield from _divided(a, launch, config)
 
@@ -129,28 +129,8 @@ def _disk(view: View) -> Iterator[str]:
             yield f"{host} has no disk for the artifacts of its new replicas"
 
 
-def policy(view: View) -> Iterator[str]:
-    """New seats meet what their profile asks of a host, and run what it declares today."""
-    tiers = view.desired.planning.tiers
-    for a in view.new:
-        profile, host = view.profiles.get(a.profile), view.hosts.get(a.seat.host)
-        if profile is None or host is None:
-            yield f"{a.replica} is placed although its profile or its host is not declared"
-            continue
-        rules, tags = profile.placement, set(host.tags)
-        wanted = tiers.index(rules.tier) if rules.tier in tiers else (0 if rules.tier is None else len(tiers))
-        if not set(rules.require_tags) <= tags or set(rules.forbid_tags) & tags:
-            yield f"{a.replica} stands on {host.id} against its tags"
-        if wanted > (tiers.index(host.tier) if host.tier in tiers else 0):
-            yield f"{a.replica} stands on {host.id}, whose tier is too low"
-        if (rules.allow_hosts and host.id not in rules.allow_hosts) or host.id in rules.deny_hosts:
-            yield f"{a.replica} stands on {host.id} against allow_hosts or deny_hosts"
-        launch = view.launches.get(a.launch)
-        if launch is not None and _config(profile, launch) is None:
-            yield f"{a.replica} is started with a command that no config of {profile.name} makes"
-
-
-def _config(profile: Profile | None, launch: Launch) -> Config | None:
+def made_by(profile: Profile | None, launch: Launch) -> Config | None:
+    """The config of the profile that becomes this command."""
     for c in profile.configs if profile is not None else ():
         same = (c.name, c.engine, c.artifact, c.context, c.lanes, c.devices, c.args)
         mine = (
@@ -191,7 +171,7 @@ def _seen(view: View, a: Assignment, config: Config, launch: Launch) -> tuple[in
 
 def known_needs(view: View, a: Assignment, launch: Launch) -> list[tuple[int, int]]:
     """What may be known of a command on its seat, by files and by measuring; nothing where no config makes it."""
-    config = _config(view.profiles.get(a.profile), launch)
+    config = made_by(view.profiles.get(a.profile), launch)
     if config is None:
         return []
     return [need for need in (_need(config), _seen(view, a, config, launch)) if need is not None]
@@ -201,7 +181,7 @@ def claims(view: View) -> Iterator[str]:
     """A new seat takes what its config needs, and one that stands no less than that or than what it took."""
     for a in view.plan.placement:
         launch, profile, old = view.launches.get(a.launch), view.profiles.get(a.profile), view.former(a)
-        config = _config(profile, launch) if launch is not None else None
+        config = made_by(profile, launch) if launch is not None else None
         need = _need(config) if config is not None else None
         if config is not None and launch is not None:
             need = _seen(view, a, config, launch) or need
@@ -210,7 +190,7 @@ def claims(view: View) -> Iterator[str]:
                 yield f"{a.replica} is placed although nobody knows what it takes"
             continue
         device, beside = need
-        if _ram_of(view, a.seat.host) in a.seat.devices:
+        if ram_of(view, a.seat.host) in a.seat.devices:
             device, beside = device + beside, 0
         if a.replica in view.fresh and (a.device_bytes, a.host_bytes) != (device, beside):
             yield f"{a.replica} takes {a.device_bytes} and {a.host_bytes} bytes, {device} and {beside} needed"
@@ -218,6 +198,11 @@ def claims(view: View) -> Iterator[str]:
             device + beside, old.device_bytes + old.host_bytes
         ):
             yield f"{a.replica} is said to take less than it needs and than it took"
+        names = view.known_as(a) if a.replica not in view.fresh else ()
+        for r in view.live(a.seat.host) if names else ():
+            runs = r.replica in names and r.identity == a.launch and r.ownership is Ownership.MANAGED
+            if runs and (a.device_bytes < r.device_bytes or a.host_bytes < r.host_bytes):
+                yield f"{a.replica} is said to take less than its process was started with"
 
 
 def _need(config: Config) -> tuple[int, int] | None:
@@ -245,7 +230,7 @@ def _up(amount: int, parts: int) -> int:
     return -(-amount // parts)
 
 
-def _ram_of(view: View, host_id: HostId) -> DeviceId | None:
+def ram_of(view: View, host_id: HostId) -> DeviceId | None:
     """The device that is the host's RAM, of those that are there."""
     host, report = view.hosts.get(host_id), view.reports.get(host_id)
     there = [d for d in host.devices if _there(report, d.id)] if host is not None else []
@@ -262,7 +247,7 @@ def memory(view: View) -> Iterator[str]:
         pools = sorted((d.kind is DeviceKind.UNIFIED, d.id) for d in there if d.kind is not DeviceKind.GPU)
         ram = pools[0][1] if pools else None
         for device in there:
-            raw, margin, share = _bounds(view, host_id, device)
+            raw, margin, share = bounds(view, host_id, device)
             taken, gpu, grows = _load(view, host_id, device.id, ram=device.id == ram)
             where = f"{host_id} {device.id}: {taken} bytes planned"
             if grows and (taken > raw - margin or gpu > share):
@@ -271,7 +256,7 @@ def memory(view: View) -> Iterator[str]:
                 yield f"{where}, {raw} there, and the report does not say so"
 
 
-def _bounds(view: View, host: HostId, device: Device) -> tuple[int, int, int]:
+def bounds(view: View, host: HostId, device: Device) -> tuple[int, int, int]:
     """Bytes that may be planned on a device, how many of them new work leaves free, and the most for GPU work."""
     report = view.reports.get(host)
     seen = report.device(device.id) if report is not None else None
@@ -295,7 +280,7 @@ def _load(view: View, host: HostId, device: DeviceId, *, ram: bool) -> tuple[int
         launch = view.launches.get(a.launch)
         taken += own
         gpu += a.device_bytes if here and launch is not None and launch.backend != "cpu" else 0
-        before = old.device_bytes + old.host_bytes if old is not None and old.seat == a.seat else -1
+        before = _held(view, old) if old is not None and old.seat == a.seat else -1
         grows = grows or (own > 0 and a.replica in view.fresh and before < a.device_bytes + a.host_bytes)
     for r in view.strangers(host):
         if r.ownership is Ownership.MANAGED:
@@ -303,6 +288,13 @@ def _load(view: View, host: HostId, device: DeviceId, *, ram: bool) -> tuple[int
             taken += part + (r.host_bytes if ram else 0)
             gpu += part
     return taken, gpu, grows
+
+
+def _held(view: View, old: Assignment) -> int:
+    """The most that its former self is known to take there: by the parent, or by what its file says today."""
+    launch = view.old_launches.get(old.launch)
+    known = known_needs(view, old, launch) if launch is not None else []
+    return max(old.device_bytes + old.host_bytes, *(device + beside for device, beside in known), 0)
 
 
 def beside(view: View) -> Iterator[str]:
@@ -324,7 +316,7 @@ def beside(view: View) -> Iterator[str]:
         pools = sorted((d.kind is DeviceKind.UNIFIED, d.id) for d in host.devices if d.kind is not DeviceKind.GPU)
         ram = pools[0][1] if pools else None
         for device in host.devices:
-            raw, margin, share = _bounds(view, host.id, device)
+            raw, margin, share = bounds(view, host.id, device)
             mine = (a.device_bytes if device.id in a.seat.devices else 0) + (a.host_bytes if device.id == ram else 0)
             others = [b for b in view.on[host.id] if b.replica not in fresh]
             taken = mine + (twin.device_bytes if device.id in twin.devices else 0)

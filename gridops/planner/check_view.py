@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from typing import Protocol
 
 from gridops.base.codes.protection import SENSOR_UNKNOWN
-from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
+from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of
 from gridops.model.fleet import HostClass
 from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent
 from gridops.model.learned import Learned
-from gridops.model.plan import Assignment, Decision, Plan
+from gridops.model.plan import Assignment, Cause, Decision, Plan
 from gridops.model.policy import protection_default
 from gridops.model.profile import Profile
 from gridops.model.snapshot import (
@@ -31,6 +32,15 @@ from gridops.model.snapshot import (
 )
 
 PPM = 1_000_000
+
+
+class Gone(Protocol):
+    """A replica that whoever carries plans out has given up, and why."""
+
+    @property
+    def replica(self) -> ReplicaId: ...
+    @property
+    def cause(self) -> Cause: ...
 
 
 class Given(Protocol):
@@ -59,7 +69,7 @@ class Given(Protocol):
     @property
     def waiting(self) -> Plan | None: ...
     @property
-    def given_up(self) -> object: ...
+    def given_up(self) -> Sequence[Gone] | None: ...
     @property
     def under_way(self) -> frozenset[ReplicaId]: ...
 
@@ -80,6 +90,7 @@ class View:
         stored = inputs.snapshot.source is SnapshotSource.STATE
         self.clock = inputs.snapshot.observed_ms if stored else inputs.now_ms
         self.before = {a.replica: a for a in inputs.parent.placement} if inputs.parent is not None else {}
+        self.stood = _by_host(tuple(self.before.values()))
         self.names = self._renamed()
         self._by_profile: dict[ProfileName, set[ReplicaId | None]] | None = None
         self.new = tuple(a for a in plan.placement if not self._stands(a))
@@ -190,6 +201,21 @@ class View:
     def live(self, host: HostId) -> tuple[Residency, ...]:
         report = self.reports.get(host)
         return tuple(r for r in report.residencies if r.state in LIVE_STATES) if report is not None else ()
+
+    def domain(self, host: HostId, level: str) -> str | None:
+        """The failure domain of a host; every host is one of level `host`."""
+        declared = self.hosts.get(host)
+        return str(host) if level == "host" else declared.domain(level) if declared is not None else None
+
+    def usable(self, host: HostId) -> list[DeviceId]:
+        """Devices of the host that the file and its report know, cards that are cut into instances left out."""
+        declared, report = self.hosts.get(host), self.reports.get(host)
+        if declared is None:
+            return []
+        kinds = {d.id: d.kind for d in report.devices} if report is not None else None
+        cut = {d.parent for d in declared.devices} | {d.parent for d in (report.devices if report is not None else ())}
+        there = [d for d in declared.devices if d.id not in cut]
+        return [d.id for d in there if kinds is None or kinds.get(d.id) is d.kind]
 
     def strangers(self, host: HostId) -> list[Residency]:
         """What holds a place on the host and is in no plan: external ones, and ours that nobody can vouch for."""

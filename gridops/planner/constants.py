@@ -203,6 +203,7 @@ TABLE: tuple[Constant, ...] = (
         "no more than FAILURES_COUNTED, so that a host that was left is also ranked as one",
         "a broken host is left after six attempts and 15 minutes of back-off",
         "one mishap, such as a registry that was away for a moment, moves a replica",
+        "nothing in these fleets; where starts fail: half: left after 1 attempt; twice: after 6",
     ),
     Constant(
         "FAILING_HOSTS",
@@ -211,6 +212,7 @@ TABLE: tuple[Constant, ...] = (
         "what fails on four hosts and comes up on none has its fault in itself more likely than in the hosts",
         "a broken model tours eight hosts before people are told that it is the model",
         "with two broken hosts a third that is well is not tried",
+        "nothing in these fleets; of ten hosts on which it fails: half: 2 are tried; twice: 8",
     ),
     Constant(
         "OWNER_RETURNS_PPM",

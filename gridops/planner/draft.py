@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, replica_key, split_replica
+from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId, replica_key, split_replica
 from gridops.base.units import counted
 from gridops.model.plan import Assignment, Cause, CauseKind, Choice, HostLine, Launch, Seat
 from gridops.model.profile import Downtime, Profile
@@ -79,12 +79,12 @@ class Draft:
         self.seats[replica] = seated
         self._of.setdefault(seated.assignment.profile, {})[replica] = seated
 
-    def lift(self, replica: ReplicaId) -> Seated:
-        """Take the replica's seat away. What runs there is on its way out; what would have come is not."""
+    def lift(self, replica: ReplicaId, *, comes: bool = False) -> Seated:
+        """Take the replica's seat away. What runs there is on its way out; what would have come (`comes`) is not."""
         seated = self.seats.pop(replica)
         del self._of[seated.assignment.profile][replica]
         host, origin = seated.assignment.seat.host, seated.origin
-        self.board.take(host, replica, runs=origin is not None and origin.host == host and origin.runs)
+        self.board.take(host, replica, runs=not comes and origin is not None and origin.host == host and origin.runs)
         return seated
 
     def stay(self, origin: Incumbent) -> None:
@@ -165,6 +165,11 @@ def assign(claim: Claim, host: HostId, launch: Digest) -> Assignment:
 def may_dip(item: Item) -> bool:
     """Break-before-make is for profiles that allow downtime, and costs nothing where nothing serves."""
     return item.profile.downtime is Downtime.ALLOWED or item.origin is None or not item.origin.ready
+
+
+def is_same_place(origin: Incumbent, devices: tuple[DeviceId, ...], launch: Digest) -> bool:
+    """Nothing would be started there: the process goes on, with all that it was started with."""
+    return origin.assignment.seat.devices == devices and origin.assignment.launch == launch
 
 
 class _Homes:
@@ -250,9 +255,9 @@ def _no_longer_fits(draft: Draft, incumbent: Incumbent) -> Incumbent | None:
     if board is None or profile is None:
         return None
     host, present, limit = incumbent.host, board.profiles(), board.view.host.max_replicas
-    kind, why = CauseKind.POLICY, None
+    kind, why, here_again = CauseKind.POLICY, None, False
     if limit is not None and len(present) >= limit:
-        why = f"{host} may hold {limit} {'residency' if limit == 1 else 'residencies'}"
+        why = f"{host} may hold {counted(limit, 'residency', 'residencies')}"
     elif profile.max_per_host is not None and present.count(profile.name) >= profile.max_per_host:
         why = f"{host} may hold {counted(profile.max_per_host, 'replica')} of {profile.name}"
     elif (line := bad_company(board, profile, present, world)) is not None:
@@ -260,9 +265,11 @@ def _no_longer_fits(draft: Draft, incumbent: Incumbent) -> Incumbent | None:
     elif not incumbent.stuck and board.over_with(incumbent.claim):
         # Moving what nobody can vouch for would free nothing.
         kind, why = CauseKind.UNHEALTHY, f"{host} has too little memory beside its reserve and external use"
+        here_again = True  # on other devices, or with another config, it might stand there all the same
     if why is None:
         return None
-    return incumbent._replace(verdict=Verdict.LEAVE, cause=Cause(kind=kind, detail=why), again=None)
+    cause = Cause(kind=kind, detail=why)
+    return incumbent._replace(verdict=Verdict.LEAVE, cause=cause, again=None, here_again=here_again)
 
 
 def _remain(draft: Draft, incumbent: Incumbent) -> None:

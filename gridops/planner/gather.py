@@ -108,6 +108,10 @@ def _incumbent(world: World, a: Assignment, launch: Launch, names: Mapping[Profi
         replica = replica_id(name, split_replica(a.replica)[1])
         assignment = replace(a, replica=replica, profile=name)
     residency = residency_of(world.hosts.get(a.seat.host), names_of(world, replica, a.replica), a.launch)
+    if residency is not None and (residency.device_bytes > a.device_bytes or residency.host_bytes > a.host_bytes):
+        # Its host counts it as it was started, and would refuse whoever is sent for the rest.
+        device, beside = max(a.device_bytes, residency.device_bytes), max(a.host_bytes, residency.host_bytes)
+        assignment = replace(assignment, device_bytes=device, host_bytes=beside)
     return Incumbent(
         assignment,
         launch,

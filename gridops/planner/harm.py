@@ -15,8 +15,9 @@ from gridops.base.units import PPM
 from gridops.model.forecast import Evidence, ProfileForecast
 from gridops.model.profile import Profile
 from gridops.planner.constants import HARM_LATENCY_PPM
-from gridops.planner.pressure import ceil, is_asked, known, observed, pressure_of, slots
-from gridops.planner.world import World
+from gridops.planner.draft import Draft
+from gridops.planner.pressure import is_asked, known, observed, pressure_of, slots
+from gridops.planner.sizing import replicas
 
 
 class Urgency(IntEnum):
@@ -48,11 +49,11 @@ class Harm(NamedTuple):
 
 
 class Needs:
-    """Urgency and harm of every profile of a world."""
+    """Urgency and harm of every profile of a draft."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._known: Mapping[ProfileName, ProfileForecast] = known(world)
+    def __init__(self, draft: Draft) -> None:
+        self._world, self._draft = draft.world, draft
+        self._known: Mapping[ProfileName, ProfileForecast] = known(draft.world)
 
     def urgency(self, profile: Profile, position: int, baseline: int) -> Urgency:
         """Of the profile's replica at a position (from 0), counted over all its replicas.
@@ -72,9 +73,11 @@ class Needs:
         return Urgency.ASKED
 
     def _observed(self, profile: Profile, entry: ProfileForecast) -> int:
+        """Replicas that suffice for what was observed, by the lanes of those that have a seat, narrowest first."""
         pressure = pressure_of(profile, entry, observed(profile, entry))
-        lanes = slots(profile, pressure, self._world.planning.headroom.demand_ppm)
-        return ceil(lanes, max(1, profile.configs[0].lanes))
+        wanted = slots(profile, pressure, self._world.planning.headroom.demand_ppm)
+        lanes = sorted(s.launch.lanes for s in self._draft.of(profile.name))
+        return replicas(wanted, lanes, profile.configs[0].lanes)
 
     def harm(self, profile: Profile) -> Harm:
         """Measured at the profile itself; an inference is no harm."""

@@ -8,7 +8,7 @@ bounded however large the fleet is. Called by `room`; decides nothing about who 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -104,11 +104,13 @@ class _Maker:
         # Residencies of other plans are company as well; they are no kinds.
         foreign = sorted(set(self.grid.company.rows) - set(self.names))
         self.number = self.kind | {name: -2 - n for n, name in enumerate(foreign)}
-        self.needs, self.now = Needs(world), clock(world.inputs)
+        self.needs, self.now = Needs(self.draft), clock(world.inputs)
         # Whoever is pinned looks for its own host alone, and is gathered without others of its profile.
         self.only = {i.profile.name: self.grid.row.get(i.pin, -1) for i in wanting if i.pin is not None}
         self._here: dict[ReplicaId, Residency | None] = {}
         """What runs where a replica stands."""
+        self._started: dict[tuple[ProfileName, int, int], tuple[int, int]] = {}
+        """Bytes of those who stand on a host, by profile and config: per device, and of RAM."""
         self.movers: list[Mover] = []
         self.spots: list[Spot | None] = []
 
@@ -125,6 +127,7 @@ class _Maker:
         found += [(Mover(item.replica, item.profile.name, None, item), None) for item in self.wanting]
         self.movers, self.spots = [m for m, _ in found], [s for _, s in found]
         stand = [(self.kind[m.profile], spot, m.item) for m, spot in zip(self.movers, self.spots, strict=True)]
+        self._remember_started()
         ground = ground_of(self.draft, self.grid, self.rows, Numbers(self.host, self.number), stand)
         pieces = self._pieces()
         barred = barred_by_price(self.draft, self.grid, self.rows, ground)
@@ -154,6 +157,20 @@ class _Maker:
             company=company if company is not None else ENDLESS,
         )
 
+    def _remember_started(self) -> None:
+        """What those who stand on a host take there by the process that runs: no less for being seated once more."""
+        for mover in self.movers:
+            origin = mover.item.origin if mover.item is not None else mover.seated.origin if mover.seated else None
+            host = self.host.get(self.grid.row.get(origin.host, -1)) if origin is not None else None
+            if origin is None or host is None or origin.verdict is Verdict.RELEASE:
+                continue
+            configs = [c.name for c in self.draft.world.profiles[mover.profile].configs]
+            if origin.launch.config in configs:
+                key = mover.profile, host, configs.index(origin.launch.config)
+                need, ram = self._started.get(key, (0, 0))
+                was = origin.assignment
+                self._started[key] = max(need, was.device_bytes), max(ram, was.host_bytes)
+
     def _options(self, profile: Profile, barred: frozenset[int]) -> Options:
         """Hosts of one shape that start it alike share one option."""
         found: dict[int, list[Option]] = {}
@@ -169,8 +186,14 @@ class _Maker:
                 option = known[key] if key in known and not bounded[row] else option_of(opening, row, start)
                 known[key] = option
                 if option is not None:
-                    found.setdefault(host, []).append(option)
+                    found.setdefault(host, []).append(self._no_smaller(option, profile.name, host))
         return {host: tuple(options) for host, options in sorted(found.items())}
+
+    def _no_smaller(self, option: Option, name: ProfileName, host: int) -> Option:
+        need, ram = self._started.get((name, host, option.config), (0, 0))
+        if need <= option.need and ram <= option.ram:
+            return option
+        return replace(option, need=max(need, option.need), ram=max(ram, option.ram))
 
     # -- pieces ------------------------------------------------------------------------------------------------------
 

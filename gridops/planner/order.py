@@ -23,7 +23,7 @@ Width = Callable[[ProfileName], tuple[int, int]]
 def in_order(draft: Draft, items: Sequence[Item], width: Width) -> list[Item]:
     """The items, first served first."""
     pinned = _with_pins(draft, sorted(items, key=_within_profile))
-    needs, baseline, seated = Needs(draft.world), dict[ProfileName, int](), _seated(draft, items)
+    needs, baseline, seated = Needs(draft), dict[ProfileName, int](), _seated(draft, items)
     relief: dict[ProfileName, tuple[int, ...]] = {}
     rounds: dict[ProfileName, int] = {}
     keyed = []

@@ -2,8 +2,9 @@
 
 * At most so many standing pieces move, and at most so many lose their place.
 * A kind that serves goes on serving: the last one that does never loses its place.
-* A kind stands less often than before only where somebody of higher weight has come to a place that it left, and only
-  if others may give way to that one (`Piece.meek`, `Option.firm`).
+* A kind stands less often than before only where somebody new of higher weight has come to a place that it left, or to
+  one that others of higher weight left for it, and only if others may give way to that one (`Piece.meek`,
+  `Option.firm`).
 
 Called by `chains`, `search` and `repack` before they keep anything.
 """
@@ -76,9 +77,9 @@ class Permit:
         return not serving or kind in puzzle.anchored or any(puzzle.at[n] is not None for n in serving)
 
     def is_result(self) -> bool:
-        """Whoever is excused is so by somebody new to the host.
+        """Whoever is excused is so by somebody new.
 
-        On the way to a result it is enough that somebody took another pool there, or the place of its like.
+        On the way to a result it is enough that somebody took another pool there, or came from another host.
         """
         return all(self._pardons(k, many, earned=True) for k, many in self.puzzle.gone.items())
 
@@ -92,22 +93,29 @@ class Permit:
         return False
 
     def pardoned(self, n: int, *, earned: bool = False) -> bool:
-        """Has somebody who matters more come to its home?"""
+        """Has somebody new who matters more come to its home, or to one that others who matter more left for it?
+
+        Who stood elsewhere and comes without anybody new behind it has not earned it: it would be moved as a pretext.
+        """
         puzzle, pieces = self.puzzle, self.puzzle.pieces
         home = pieces[n].home
         assert home is not None, "it has a home"
-        weight = puzzle.kinds[pieces[n].kind].weight
-        for m in puzzle.on[home.host]:
-            other, spot = pieces[m], puzzle.at[m]
-            if (
-                puzzle.kinds[other.kind].weight > weight
-                and spot is not other.home
-                and not other.meek
-                and spot is not None
-                and spot.option.firm
-                and (not earned or self._more_than_before(other.kind, home.host))
-            ):
-                return True
+        weight, hosts = puzzle.kinds[pieces[n].kind].weight, [home.host]
+        for host in hosts:
+            for m in puzzle.on[host]:
+                other, spot = pieces[m], puzzle.at[m]
+                if (
+                    puzzle.kinds[other.kind].weight > weight
+                    and spot is not other.home
+                    and not other.meek
+                    and spot is not None
+                    and spot.option.firm
+                    and (not earned or host != home.host or self._more_than_before(other.kind, host))
+                ):
+                    if other.home is None or not earned:
+                        return True
+                    if other.home.host not in hosts:
+                        hosts.append(other.home.host)
         return False
 
     def _more_than_before(self, kind: int, host: int) -> bool:

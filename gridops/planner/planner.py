@@ -54,6 +54,7 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
    `search`         the next ones, by counted steps (`steps` small, `ruin` large, `draws` chance, `prices` of room)
    `best_case`      when it cannot get better; `circles`: what cannot be carried out; `vicinity`: which hosts take part
    `repack`         who is moved although everybody has a seat: a new one would start much sooner
+   `homing`         who was moved and need not have been goes back
    `puzzle`         the board of the search, and its objective; `pieces` has the nouns
 
 8  What is said
@@ -65,7 +66,7 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
    `assemble`       the plan as one document; `bindings`: what it was made from
    `diff`           what is a decision, and the digest that names them
    `authority`      class and risk of a decision (and, later, what each mode allows)
-   `change_sets`    which decisions stand or fall together
+   `change_sets`    which decisions stand or fall together; `gains`: whom causes name
 
 10 What disks fetch ahead
    `advise`         prefetch before a drain and on a guess, and what expires; `advise_options`: where, on which disk
@@ -74,6 +75,7 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
 With a finished plan
    `check`          every safety rule once more, with its own arithmetic (`check_seats`, `check_leaves`, `check_view`);
                     `check_bound`: what the plan says of itself, `check_decisions`: how grave each decision is
+                    `check_causes`: whether its reason is so (`check_gains`: for whom; `check_places`: whole hosts)
                     `check_sets`: what is carried out together, and what people read of a changed command
    `budgets`        windows, moves, disruptions: what is held back, and until when
    `restrict`       a plan with only some of its change sets

@@ -47,8 +47,8 @@ class Prospect:
         fetch = harms.fetch(profile, position, about, self.rows)
         self.fetch = Fetch(slim(fetch.alone_ms), slim(fetch.size_bytes), slim(fetch.shared))
         self.contended = anywhere(self.fetch.shared > 0)
-        self.exposure = harms.exposure(profile)
-        lasting = harms.lasting(profile, about, self.rows, gpu=self.gpu)
+        self.exposure = harms.exposure(profile, position)
+        lasting = harms.lasting(profile, about, self.rows, self.exposure, gpu=self.gpu)
         self.failing, self.slower, self.broken = (slim(part) for part in lasting)
         # Where more than the start differs between hosts, equal harm may have unequal parts.
         self.mixed = any(anywhere(part != 0) for part in (self.failing, self.slower, self.broken))

@@ -76,10 +76,11 @@ class Harms:
         """Transfers that a host reports under way, and the chance that it is interrupted."""
         self._restless, self._linked = bool(self._chance.any()), bool(grid.download.any())
 
-    def exposure(self, profile: Profile) -> Exposure:
-        """By the forecast where one speaks of the profile, else nominal. One replica serves no more than its lanes."""
+    def exposure(self, profile: Profile, position: int) -> Exposure:
+        """By the forecast where one speaks of the profile, else nominal. One replica serves no more than its lanes, and
+        those are the lanes of the config that it would run with."""
         world = self.grid.world
-        lanes = max(1, profile.configs[0].lanes) * MILLI
+        lanes = max(1, profile.configs[position].lanes) * MILLI
         entry, forecast = self._entries.get(profile.name), world.inputs.forecast
         if entry is None or forecast is None:
             total, horizon = NOMINAL_MLANES, HORIZON_MS
@@ -124,9 +125,10 @@ class Harms:
         alone = np.minimum(alone, START_MAX_MS)
         return Fetch(np.where(here, 0, alone), np.where(here, 0, size), (shared & ~here).astype(np.int64))
 
-    def lasting(self, profile: Profile, about: Key | None, rows: Ints, *, gpu: bool) -> tuple[Ints, Ints, Ints]:
+    def lasting(
+        self, profile: Profile, about: Key | None, rows: Ints, exposure: Exposure, *, gpu: bool
+    ) -> tuple[Ints, Ints, Ints]:
         """The parts that do not change while a plan is made: failing, slower, interrupted."""
-        exposure = self.exposure(profile)
         failing = slower = level(0, len(rows))
         if failed := self.experience.failures(about):
             tries = np.zeros(len(self.grid.ids), np.int64)

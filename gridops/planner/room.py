@@ -19,10 +19,12 @@ from gridops.base.units import PPM
 from gridops.model.plan import Cause, CauseKind
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.constants_room import DROPS, DROPS_MOST, DROPS_PPM, PINS, WANTING
-from gridops.planner.draft import Draft, Item, Seated, may_dip
+from gridops.planner.draft import Draft, Item, Seated, is_same_place, may_dip
 from gridops.planner.eligible import Way
 from gridops.planner.enough import needed, resize
+from gridops.planner.gains import GIVES_WAY, MAKES_ROOM, names
 from gridops.planner.harm import Needs
+from gridops.planner.homing import send_home
 from gridops.planner.host_board import Claim
 from gridops.planner.incumbents import Verdict
 from gridops.planner.movers import Movers, gather_movers, is_home, is_meek
@@ -39,6 +41,7 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
     patient = tuple(i for i in left if i.cause.kind is CauseKind.FAILED_START)
     waiting = tuple(i for i in left if i not in patient) if patient else tuple(left)
     may, lost = _May(seats.draft.world.budgets.moves.per_plan, _drops(seats.draft)), list[Item]()
+    before = len(seats.draft.board.log)
     while True:
         # Nobody moves for a replica that those ahead of it may make needless: it waits for its turn.
         resize(seats.draft, waiting)
@@ -50,7 +53,13 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
         failed = [i for i in still if i.replica in chosen]
         waiting = (*failed, *later)
         if not later or len(failed) == len(now):
-            return (*waiting, *lost, *patient)
+            left = (*waiting, *lost, *patient)
+            # Who was moved may have narrower lanes now: some are needed after all that were not asked before.
+            changed = len(seats.draft.board.log) > before
+            left = seat(seats, left) if later and changed else left
+            if changed:
+                send_home(seats.draft)
+            return left
 
 
 @dataclass(slots=True)
@@ -75,7 +84,7 @@ def _make_room(seats: Seats, left: Sequence[Item], may: _May) -> tuple[Item, ...
             return _search(seats, (), may.moves, 0, close).still
         _repack(seats)
         return ()
-    needs, chosen, before = Needs(draft.world), {i.replica for i in wanting}, len(draft.board.log)
+    needs, chosen, before = Needs(draft), {i.replica for i in wanting}, len(draft.board.log)
     others = [i for i in left if i.replica not in chosen and i not in pinned]
     meek = [i for i in wanting if is_meek(draft, i, needs)]
     shy = {i.replica for i in meek}
@@ -263,8 +272,11 @@ def _offer(draft: Draft, host: HostId, ask: Ask, item: Item) -> Offer | None:
     if gone := item.replica not in board.hosts[host].desired:
         board.back(host, origin.claim)
     offer = board.offer(host, ask, instead=item.replica)
+    launch = draft.world.recall.digests.of(ask.way.launch)
     if isinstance(offer, Offer) and (not offer.breaks or may_dip(item)):
-        return offer
+        stays = is_same_place(origin, offer.claim.devices, launch)
+        if not stays or origin.claim == offer.claim:
+            return offer
     if gone:
         board.take(host, item.replica, runs=origin.runs)
     return None
@@ -278,7 +290,7 @@ def _item(movers: Movers, n: int) -> Item:
     if seated.cause is not None:
         return Item(mover.replica, profile, seated.cause, seated.origin)
     assert seated.origin is not None, "who is new has a cause"
-    cause = Cause(kind=CauseKind.REBALANCE, detail=f"makes room for {_names(_gainers(movers, n))}")
+    cause = Cause(kind=CauseKind.REBALANCE, detail=f"{MAKES_ROOM} {names(_gainers(movers, n))}")
     return Item(mover.replica, profile, cause, seated.origin._replace(verdict=Verdict.LEAVE, cause=cause))
 
 
@@ -288,7 +300,7 @@ def _lost(movers: Movers, n: int, seated: Seated) -> Item:
     if seated.cause is not None:
         return Item(replica, profile, seated.cause, seated.origin)
     assert seated.origin is not None, "who is new has a cause"
-    cause = Cause(kind=CauseKind.DISPLACED, detail=f"gives way to {_names(_gainers(movers, n))}")
+    cause = Cause(kind=CauseKind.DISPLACED, detail=f"{GIVES_WAY} {names(_gainers(movers, n))}")
     return Item(replica, profile, cause, seated.origin._replace(verdict=Verdict.RELEASE, cause=cause))
 
 
@@ -308,8 +320,3 @@ def _gainers(movers: Movers, n: int) -> list[ReplicaId]:
     if not found:
         found = [m for m, p in enumerate(puzzle.pieces) if p.home is None and puzzle.at[m] is not None]
     return sorted({movers.movers[m].replica for m in found}, key=replica_key)
-
-
-def _names(replicas: Sequence[ReplicaId]) -> str:
-    shown = ", ".join(replicas[:3])
-    return shown + (f" and {len(replicas) - 3} more" if len(replicas) > 3 else "")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId, replica_key
+from gridops.base.units import counted
 from gridops.footprint.ledger import DeviceRoom, ram_of, rooms
 from gridops.footprint.need import identity
 from gridops.model.action import Action
@@ -191,7 +192,7 @@ class Scene:
         declared, profile = self.hosts.get(a.seat.host), self.profiles.get(a.profile)
         live = sum(1 for r in report.residencies if r.state in LIVE_STATES) + self._starting.get(a.seat.host, 0)
         if declared is not None and declared.max_replicas is not None and live >= declared.max_replicas:
-            return f"a slot: {live} of at most {declared.max_replicas} residencies are there"
+            return f"a slot: {live} of at most {counted(declared.max_replicas, 'residency', 'residencies')} there"
         if profile is not None and (found := conflict(profile, [r.profile for r in others], self.profiles)) is not None:
             return f"other company: {found.detail}"
         return None

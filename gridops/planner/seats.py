@@ -19,7 +19,7 @@ from gridops.model.plan import Launch
 from gridops.model.profile import Profile
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.constants import REVIEW_PPM
-from gridops.planner.draft import Draft, Item, may_dip
+from gridops.planner.draft import Draft, Item, is_same_place, may_dip
 from gridops.planner.failing import bar_of
 from gridops.planner.fill import filled, filled_of
 from gridops.planner.grid import MIB, Grid, Ints
@@ -273,6 +273,9 @@ class Seats:
             offer = self.draft.board.offer(host, Ask(item.replica, item.profile, way), instead=item.replica)
             if not isinstance(offer, Offer) or (offer.breaks and not may_dip(item)):
                 continue
+            launch, same = self.draft.world.recall.digests.of(way.launch), item.origin.claim == offer.claim
+            if not same and is_same_place(item.origin, offer.claim.devices, launch):
+                continue  # it is the very process that cannot stay as it is, and gives nothing back
             found.append(Candidate(self._own_rank(item, opening, place, offer), host, way.launch, offer))
         return min(found) if found else None
 

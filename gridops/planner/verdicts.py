@@ -179,7 +179,8 @@ def _changed(world: World, incumbent: Incumbent, profile: Profile) -> Cause:
 
 
 def _resized(world: World, incumbent: Incumbent, config: Config, view: HostView) -> Incumbent:
-    """Stays; its claim follows the footprint that is known of its config today."""
+    """Stays; its claim follows the footprint that is known of its config today, but never below what it was started
+    with: memory is free when a host counts it as free, which is when the process ends."""
     launch, devices = incumbent.launch, incumbent.assignment.seat.devices
     wanted = need_at(config, world.planning, view, launch.backend, devices)
     if wanted is None:
@@ -187,9 +188,12 @@ def _resized(world: World, incumbent: Incumbent, config: Config, view: HostView)
     way = Way(incumbent.launch, wanted, (), is_gpu_work(incumbent.launch.backend))
     was = incumbent.assignment
     claim = claim_of(incumbent.replica, was.profile, way, was.seat.devices, view)
-    device = claim.device_bytes
-    if takes_share(incumbent.launch.engine, incumbent.launch.backend):
+    device, beside = claim.device_bytes, claim.host_bytes
+    process = residency_of(view, names_of(world, incumbent.replica, incumbent.former), was.launch)
+    if process is not None:
+        device, beside = max(device, process.device_bytes), max(beside, process.host_bytes)
+    elif takes_share(incumbent.launch.engine, incumbent.launch.backend):
         device = max(device, was.device_bytes)  # it was told its share when it started, and gives nothing back
-    if (was.device_bytes, was.host_bytes) == (device, claim.host_bytes):
+    if (was.device_bytes, was.host_bytes) == (device, beside):
         return incumbent
-    return incumbent._replace(assignment=replace(was, device_bytes=device, host_bytes=claim.host_bytes))
+    return incumbent._replace(assignment=replace(was, device_bytes=device, host_bytes=beside))

@@ -20,7 +20,7 @@ from gridops.base.codes import trust as trust_codes
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest, HostId
 from gridops.base.record import digest_of, record
-from gridops.base.units import render_ms
+from gridops.base.units import counted, render_ms
 from gridops.model.action import Unload
 from gridops.protocol.messages import AuthorityKind, Grant, GrantMode, Head, Term, genesis
 from gridops.protocol.open import open_grant
@@ -240,7 +240,7 @@ def _in_session(fence: Fence, standing: Standing) -> _No:
         return trust_codes.ROOT_EXPIRED, "the newest root document here has expired: serving goes on, change waits"
     unfinished, most = len(open_heads(fence)), limits.OPEN_BODIES_PER_HOST
     if unfinished >= most:
-        return codes.TOO_MANY_OPEN, f"{unfinished} commands are unfinished, at most {most} may be"
+        return codes.TOO_MANY_OPEN, f"{counted(unfinished, 'command')} unfinished, at most {most} may be"
     owed, most = standing.owed, limits.RECEIPTS_OWED
     if owed >= most:
         return codes.TOO_MANY_OPEN, f"{owed} receipts are not acknowledged, at most {most} may be"

@@ -20,6 +20,7 @@ from gridops.base.codes import protocol as codes
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest, HostId, ScopeName
 from gridops.base.record import digest_of, record, to_data
+from gridops.base.units import counted
 from gridops.model.action import Action, DeviceGeneration, Drain, Evict, Load, Operate, Unload, Warm
 from gridops.protocol.alarm import Alarm, alarm
 from gridops.protocol.messages import Authority, Body, Grant, GrantMode, Head, Heartbeat, Receipt, Term, genesis
@@ -139,9 +140,8 @@ def enqueue(outbox: Outbox, action: Action, cause: Cause, fleet: Digest, now_ms:
         raise Refusal(outbox.held, f"nothing is sent to {outbox.host} until this is resolved", subject=outbox.host)
     unsettled = len(open_entries(outbox)) + len(outbox.unknown)
     if unsettled >= limits.OPEN_BODIES_PER_HOST:
-        raise Refusal(
-            codes.TOO_MANY_OPEN.code, f"{unsettled} commands to {outbox.host} are unfinished", subject=outbox.host
-        )
+        detail = f"{counted(unsettled, 'command')} to {outbox.host} unfinished"
+        raise Refusal(codes.TOO_MANY_OPEN.code, detail, subject=outbox.host)
     body = Body(
         fleet=fleet,
         host=outbox.host,

@@ -16,7 +16,7 @@ from gridops.base.codes.trust import BAD_SIGNATURE, GO413, GO414, GO421
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, PersonName, ProfileName, ScopeName, short
 from gridops.base.record import record, to_bytes
-from gridops.base.units import render_instant
+from gridops.base.units import counted, render_instant
 from gridops.model.plan import ReadSet
 from gridops.trust import envelope
 from gridops.trust.keys import PublicKey, Signer
@@ -181,7 +181,7 @@ def _missing(count: int, wanted: int, approvers: Sequence[PersonName], faults: S
     foreign = [fault for fault in faults if fault.code == GO414.code]
     if foreign:
         extra = tuple(line for fault in foreign for line in fault.evidence)
-        headline = f"signature by an unknown key ({count} of {wanted} approvals)"
+        headline = f"signature by an unknown key ({count} of {counted(wanted, 'approval')})"
         return Refusal(GO414.code, headline, evidence=(*lines, *extra))
     return Refusal(
         GO413.code,

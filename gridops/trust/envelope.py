@@ -19,6 +19,7 @@ from gridops.base.codes.trust import BAD_ENVELOPE, BAD_SCHEMA, BAD_SIGNATURE, NO
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest
 from gridops.base.record import Malformed, from_bytes
+from gridops.base.units import counted
 from gridops.trust.keys import PublicKey, Signer
 
 T = TypeVar("T")
@@ -95,7 +96,7 @@ def open_envelope(
     if not signers:
         raise Refusal(
             BAD_SIGNATURE.code,
-            f"none of the {len(keys)} keys trusted for it signed this {kind}",
+            f"none of the {counted(len(keys), 'key')} trusted for it signed this {kind}",
             evidence=tuple(f"it names the key {hint[:80]!r}" for hint in sealed.hints),
         )
     try:

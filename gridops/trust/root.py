@@ -16,7 +16,7 @@ from gridops.base.codes import trust as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, PersonName, is_name
 from gridops.base.record import record, to_bytes
-from gridops.base.units import render_instant
+from gridops.base.units import counted, render_instant
 from gridops.trust import envelope
 from gridops.trust.keys import PublicKey, Signer, parse_key
 
@@ -185,9 +185,10 @@ def _threshold(root: Root, signers: Sequence[PublicKey], whose: str) -> None:
     # Both are counted: one person with two keys is one, and one key in two hands would be one.
     count = min(len(holders), len({key.raw for key in signers}))
     if count < role.threshold:
+        people = counted(role.threshold, "person", "people")
         raise Refusal(
             codes.ROOT_THRESHOLD.code,
-            f"the root document is signed by {count} of the {role.threshold} people that {whose} demands",
+            f"the root document is signed by {count} of the {people} that {whose} demands",
             evidence=(f"signed by {', '.join(holders) if holders else 'nobody it trusts'}",),
         )
 
@@ -231,7 +232,8 @@ def _check_role(role: Role, where: str, holders: dict[bytes, str]) -> None:
         seen.add(key.raw)
     people = len({entry.holder for entry in role.keys})
     if not 1 <= role.threshold <= people:
-        raise _contradiction(where, f"role {role.name} demands {role.threshold} signatures and lists {people} people")
+        wanted, listed = counted(role.threshold, "signature"), counted(people, "person", "people")
+        raise _contradiction(where, f"role {role.name} demands {wanted} and lists {listed}")
 
 
 def _keys(root: Root, name: str) -> tuple[PublicKey, ...]:

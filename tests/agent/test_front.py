@@ -110,7 +110,7 @@ async def test_when_the_grace_ends_the_process_is_left_alive_and_only_force_cuts
             late = await done(agent, site, site.drain(body, grace_ms=300))
             assert (late.outcome, late.code) == (Outcome.FAILED, "drain_timeout")
             assert late.detail is not None
-            assert "1 requests are in flight" in late.detail
+            assert "1 request in flight" in late.detail
             early = await done(agent, site, site.unload(body))
             assert (early.outcome, early.code) == (Outcome.FAILED, "work_in_flight")
             assert site.processes() == [pid]

@@ -183,7 +183,7 @@ async def test_work_in_flight_is_waited_for_and_not_cut(site: Site, tls: TlsIden
             async with client.post(url, json=asked, headers=auth, ssl=False) as answer:
                 assert answer.status == 200
                 await answer.content.readany()
-                with pytest.raises(Busy, match="1 requests are in flight"):
+                with pytest.raises(Busy, match="1 request in flight"):
                     await leave(site.config, leaver.wishes(patience_ms=0))
                 assert (await answer.content.readany()) != b"", "it was not cut"
             await client.close()

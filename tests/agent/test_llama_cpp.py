@@ -214,7 +214,7 @@ async def answers(slots: object, **more: object) -> str | None:
 async def test_a_server_with_other_lanes_or_context_contradicts_its_launch() -> None:
     slot = {"n_ctx": 2048, "is_processing": False}
     assert await answers([slot, slot]) is None
-    assert "1 lanes instead of 2" in (await answers([slot]) or "")
+    assert "1 lane instead of 2" in (await answers([slot]) or "")
     assert "4096 tokens of context instead of 2048" in (await answers([{"n_ctx": 4096}, {"n_ctx": 4096}]) or "")
     assert "router" in (await answers([slot, slot], status={"value": "loaded"}) or "")
     with pytest.raises(EngineSilent):

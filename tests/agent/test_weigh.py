@@ -51,7 +51,7 @@ def test_an_engine_on_the_cpu_is_weighed_by_what_it_keeps_resident() -> None:
     [
         ({"pids": frozenset()}, "no process of this engine was found"),
         ({"in_flight": None}, "nobody knows whether the engine is idle"),
-        ({"in_flight": 2}, "2 requests are in flight"),
+        ({"in_flight": 2}, "2 requests in flight"),
         ({"others": frozenset({2, 9})}, "process 2 belongs to another engine too"),
         ({"cards": {}}, "gpu0 could not be read"),
         ({"cards": {GPU0: CardLook(GIB, None, {})}}, "gpu0 could not be read"),

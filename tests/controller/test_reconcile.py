@@ -55,7 +55,7 @@ def test_one_artifact_is_fetched_by_two_hosts_at_most_and_the_concurrent_limit_h
     slow(desk, "load")
     desk.settle(3)
     assert open_kinds(desk) == ["load"]
-    assert "1 of 1 commands are under way" in held(desk)
+    assert "1 of 1 command under way" in held(desk)
     finish(desk, "load")
     desk.settle()
     assert desk.ready() == ["coder/1", "coder/2"]

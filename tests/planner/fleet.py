@@ -192,6 +192,20 @@ class Fleet:
         current = self.reports.get(name) or report(self.host(name), at=self.now)
         return replace(self, reports={**self.reports, name: replace(current, **changes)})
 
+    def restarted(self, replica: str, gib: float) -> Fleet:
+        """The replica's process was started anew, and its host counts it with so much on each device."""
+        reports = {
+            name: replace(
+                r,
+                residencies=tuple(
+                    replace(x, device_bytes=int(gib * GIB)) if x.replica == replica else x for x in r.residencies
+                ),
+            )
+            for name, r in self.reports.items()
+            if r is not None
+        }
+        return replace(self, reports={**self.reports, **reports})
+
     def host(self, name: str) -> Host:
         return next(h for h in self.hosts if h.id == name)
 

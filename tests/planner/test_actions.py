@@ -257,7 +257,7 @@ def test_host_memory_is_waited_for_like_any_device() -> None:
 def test_a_slot_and_other_company_are_waited_for() -> None:
     fleet = converged(profile("old", gib=4), hosts=(host("ant", max_replicas=1),))
     after = fleet.but(profiles=(profile("new", gib=4),)).reporting("ant", cached=(digest("new-q4"), digest("old-q4")))
-    assert told(steps(after, after.plan()))[0] == "warm new/1 ant: a slot: 1 of at most 1 residencies are there"
+    assert told(steps(after, after.plan()))[0] == "warm new/1 ant: a slot: 1 of at most 1 residency there"
     roomy = converged(profile("old", gib=4), hosts=HOSTS[:1])
     picky = profile("new", gib=4, colocation=Colocation(exclude=(ProfileName("old"),)))
     apart = roomy.but(profiles=(picky,)).reporting("ant", cached=(digest("new-q4"), digest("old-q4")))

@@ -80,7 +80,7 @@ def test_who_shrank_is_small_in_a_part_that_holds_its_new_terms_back() -> None:
     was = profile("c", gib=18)
     fleet = converged(was, hosts=(host("ant"),))
     now = replace(was, configs=(config("c-q4", 9),), restart=Restart(max=9))
-    fleet = fleet.but(profiles=(now, profile("new", gib=12)))
+    fleet = fleet.but(profiles=(now, profile("new", gib=12))).restarted("c/1", 9)
     made = every_part_is_clean(fleet, random.Random(0))
     assert decisions(made) == ["place new/1 -> ant", "change c/1 ant -> ant"]
     assert made.decisions[0].change_set != made.decisions[1].change_set
@@ -91,7 +91,7 @@ def test_nobody_counts_on_less_than_the_plan_in_force_says_of_who_leaves() -> No
     was = profile("c", 2, gib=11, max_per_host=None)
     fleet = converged(was, hosts=(host("ant"),))
     now = replace(was, configs=(config("c-q4", 5),), replicas_min=1, replicas_max=1)
-    fleet = fleet.but(profiles=(now, profile("new", gib=12)))
+    fleet = fleet.but(profiles=(now, profile("new", gib=12))).restarted("c/1", 5).restarted("c/2", 5)
     made = every_part_is_clean(fleet, random.Random(0))
     assert decisions(made) == ["place new/1 -> ant", "remove c/2 ant"]
     assert made.decisions[0].change_set == made.decisions[1].change_set
@@ -173,3 +173,14 @@ def test_who_comes_back_to_its_own_host_in_another_config_says_that_it_is_down(d
         assert found == {"large/1": ("place", 0), "c/1": ("change", 1), "small/1": ("move", 0)}
     else:
         assert found["c/1"] == ("move", 0)
+
+
+def test_the_last_that_stands_goes_with_the_first_that_comes() -> None:
+    """Its host is not declared any more and a new one comes: held back, that one would leave none at all."""
+    was = profile("c", gib=6)
+    gone, bee = converged(was, hosts=(host("ant"),)), host("bee")
+    fleet = gone.but(
+        hosts=(bee,), profiles=(replace(was, replicas_min=2, replicas_max=2, placement=PlacementRules(pins=(bee.id,))),)
+    )
+    made = every_part_is_clean(fleet, random.Random(0))
+    assert len({d.change_set for d in made.to_do if d.profile == "c"}) == 1

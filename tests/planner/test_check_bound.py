@@ -215,11 +215,12 @@ def test_an_end_of_a_profile_that_is_gone_stays_a_removal() -> None:
 
 
 def test_what_a_new_footprint_frees_is_nobodys_to_give_up() -> None:
-    """Files that say less of who stands there make room for a newcomer at once, in a change set of its own."""
+    """Files that say less of who stands there make room once it was started by them, in a change set of its own."""
     large = Fleet(hosts=(host("h0"),), profiles=(profile("c", gib=20),))
     start = large.applied(large.plan())
     smaller = start.but(profiles=(profile("c", gib=10), profile("d", gib=10)))
-    made = smaller.plan()
+    assert [d.kind for d in smaller.plan().decisions] == [DecisionKind.CANNOT_PLACE], "its host counts all of it"
+    made = smaller.restarted("c/1", 10).plan()
     assert [(d.kind, d.replica) for d in made.decisions] == [(DecisionKind.PLACE, ReplicaId("d/1"))]
 
 
@@ -227,7 +228,8 @@ def test_who_leaves_counts_no_more_than_its_footprint_of_today() -> None:
     """One of the small ones goes and another profile comes: they need nothing of each other."""
     large = Fleet(hosts=(host("h0"),), profiles=(profile("c", gib=8), profile("e", gib=12)))
     start = large.applied(large.plan())
-    made = start.but(profiles=(profile("c", 0, gib=8), profile("e", gib=4), profile("d", gib=8))).plan()
+    smaller = start.but(profiles=(profile("c", 0, gib=8), profile("e", gib=4), profile("d", gib=8)))
+    made = smaller.restarted("e/1", 4).plan()
     assert len({d.change_set for d in made.decisions}) == 2
 
 

@@ -21,6 +21,7 @@ from gridops.planner.incumbents import Incumbent, Verdict
 from gridops.planner.sizing import Ask, Size
 from tests.planner.fleet import Fleet, config, host, profile
 from tests.planner.test_targets_forecast import entry, expect, planned, wanted
+from tests.planner.worlds import make_fleet, rolled
 
 C = ProfileName("c")
 HOUR = 3_600_000
@@ -272,3 +273,10 @@ def test_whatever_the_lanes_what_stands_suffices_nobody_is_needless_and_it_rests
     assert len(widths) <= max(1, least) or sum(widths) - max(widths) < slots
     assert wanted(made) <= most
     at_rest(fleet, made, slots)
+
+
+def test_who_is_needed_since_others_were_moved_to_narrower_configs_looks_once_more() -> None:
+    """Replicas of `code` had four lanes each until they made room; then one more was needed and a host was free."""
+    made = make_fleet(rolled(1306568)).plan()
+    assert any(n.startswith("code: 4 replicas with 7 lanes suffice, more than the 3") for n in made.report.notes)
+    assert not [u.replica for u in made.report.unplaced if u.replica.startswith("code/")]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench.constants import changed
 from gridops.base.codes import placement as codes
 from gridops.base.codes.host import NO_SPACE, START_FAILED
 from gridops.base.ids import HostId, ReplicaId
@@ -443,3 +444,18 @@ def test_the_checker_objects_to_another_class_and_to_another_kind() -> None:
     placed = first.plan()
     wrong = replace(placed, decisions=(replace(only(placed), cause=cause),))
     assert any("is no move to another host" in n for n in check(wrong, first.inputs()))
+
+
+@pytest.mark.parametrize("factor", ["half", "as it is", "twice"])
+def test_half_and_twice_of_the_constants_do_what_their_rows_say(factor: str) -> None:
+    """After how many attempts a host is left, and of ten hosts on which it fails, how many are tried."""
+    scale = {"half": (1, 2), "as it is": (3, 4), "twice": (6, 8)}[factor]
+    with changed("LEAVE_AFTER", scale[0]):
+        left = [n for n in range(1, 9) if plan(decided(learned=lesson(failed("ant", n))).inputs()).to_do]
+    assert left == list(range(scale[0], 9))
+    hosts, tried = tuple(host(f"h{n}") for n in range(10)), 0
+    with changed("FAILING_HOSTS", scale[1]):
+        for n in range(1, 11):
+            fleet = decided(*hosts, learned=lesson(*(failed(h.id) for h in hosts[:n])))
+            tried += bool(plan(fleet.inputs()).to_do)
+    assert tried + 1 == scale[1]

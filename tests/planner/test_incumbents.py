@@ -15,6 +15,7 @@ from gridops.model.profile import PlacementRules
 from gridops.model.snapshot import HostState, ResidencyState
 from tests.planner.fleet import (
     NOW,
+    Fleet,
     codes_of,
     config,
     decisions,
@@ -24,6 +25,7 @@ from tests.planner.fleet import (
     report,
     running,
     seats,
+    with_external,
 )
 from tests.planner.settled import HOSTS, STALE, converged, drained, silent, undeclared
 
@@ -281,3 +283,15 @@ def test_a_pin_holds_through_drain_silence_and_illness() -> None:
     assert [w.code for w in made.report.waiting] == [codes.HOST_DRAINING.code]
     assert silent(fleet, "ant", STALE * 5).plan().to_do == ()
     assert fleet.reporting("ant", state=HostState.UNHEALTHY).plan().to_do == ()
+
+
+def test_who_does_not_fit_beside_others_any_more_goes_to_another_card_of_its_host() -> None:
+    """It leaves its card and not its host, whose slots it does not take twice; nobody gives way for that."""
+    both = (profile("c", gib=10, priority=200), profile("d", gib=6, priority=50))
+    fleet = Fleet(hosts=(host("ant", (24, 24), max_replicas=2),), profiles=both)
+    fleet = fleet.applied(fleet.plan())
+    (heard,) = fleet.snapshot().hosts
+    assert {r.devices for r in heard.residencies} == {("gpu0",)}
+    made = fleet.reporting("ant", devices=with_external(heard, "gpu0", 16).devices).plan()
+    assert decisions(made) == ["move c/1 ant -> ant"]
+    assert [a.seat.devices for a in made.placement] == [("gpu1",), ("gpu0",)]

@@ -107,10 +107,14 @@ def test_the_same_card_on_another_host_is_the_same_hardware_and_another_card_is_
 
 
 def test_what_runs_follows_what_is_measured_later() -> None:
+    """More at once, and less when its process was started with less: until then its host counts all of it."""
     before = world()
     running = before.applied(before.plan())
-    (a,) = running.reporting("h1", measured=(of(config(), 11),)).plan().placement
-    assert a.device_bytes == 11 * GIB
+    for gib, holds in ((21, 21), (11, 20)):
+        (a,) = running.reporting("h1", measured=(of(config(), gib),)).plan().placement
+        assert a.device_bytes == holds * GIB
+    later = running.reporting("h1", measured=(of(config(), 11),)).restarted("coder/1", 11)
+    assert [a.device_bytes for a in later.plan().placement] == [11 * GIB]
 
 
 @pytest.mark.parametrize(

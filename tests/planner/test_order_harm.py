@@ -14,7 +14,7 @@ from gridops.model.forecast import Band, Evidence, Forecast, ProfileForecast
 from gridops.model.profile import DeviceNeed, PlacementRules, Profile
 from gridops.planner.draft import Draft, Item, begin
 from gridops.planner.gather import gather
-from gridops.planner.harm import Harm
+from gridops.planner.harm import Harm, Needs, Urgency
 from gridops.planner.movers import gather_movers
 from gridops.planner.place import place
 from gridops.planner.seats import Seats
@@ -271,3 +271,26 @@ def test_whatever_is_rearranged_the_more_harmed_one_keeps_the_seat(name: str, na
     fleet = Fleet(hosts=(host("h0"),), profiles=tuple(model(n) for n in sorted(names)))
     made = planned(fleet, expect(entry(0.5, name=names[0], **worse), entry(0.5, name=names[1], **better)))
     assert [a.profile for a in made.placement] == [names[0]]
+
+
+def test_what_was_observed_is_counted_by_the_lanes_of_those_that_have_a_seat() -> None:
+    """Two that stand with one lane each do not suffice for two lanes of demand with headroom, one of eight would."""
+    configs = (config("wide", 30, lanes=8), config("narrow", 10, lanes=1))
+    asks = entry(2, inferred_mrpm=12_000)
+    for lanes, urgency in ((1, Urgency.ASKED), (8, Urgency.CORRELATED)):
+        stands = model("c", 1, configs=(configs[0], replace(configs[1], lanes=lanes)), max_per_host=9)
+        made = contest(stands, entries=(asks,))
+        assert next(s.launch.lanes for s in made.draft.of(stands.name)) == lanes, "only the second config fits"
+        assert Needs(made.draft).urgency(stands, 1, 1) is urgency
+
+
+def test_a_seat_is_judged_by_the_lanes_of_its_own_config() -> None:
+    """As many requests wait for a replica as it would serve: five of eight lanes, one where it has one."""
+    configs = (config("wide", 20, lanes=8), config("narrow", 10, lanes=1))
+    both = model("c", 1, configs=configs)
+    for hosts, waiting in (((host("h0"),), 5), ((host("h0", (12,)),), 1)):
+        fleet = Fleet(hosts=hosts, profiles=(both,))
+        made = planned(fleet, expect(entry(5)))
+        choice = next(c for c in made.report.choices if c.replica == "c/1")
+        start = next(t.winner for t in choice.terms if t.name == "harm_starting")
+        assert start == waiting * (both.timing.load_ms + both.timing.warm_ms)

@@ -183,25 +183,29 @@ def test_only_as_many_as_may_move_take_the_seats_of_their_like() -> None:
     assert (made.moved, made.dropped) == (1, 1)
 
 
-@pytest.mark.parametrize("comes", ["another pool of the host", "the place of its like", "another host"])
+@pytest.mark.parametrize(
+    "comes", ["another pool of the host", "the place of its like", "another host", "for somebody new"]
+)
 def test_only_who_came_to_a_host_excuses_that_somebody_lost_a_place_there(comes: str) -> None:
-    """Who matters more takes the other pool, or the two of its kind exchange hosts: nobody came."""
+    """Who matters more takes the other pool, or the two of its kind exchange hosts, or one moves there for nobody: that
+    is on the way to a result, and is none unless somebody new is behind it."""
     option = Option(0, (0, 1), ((0, 1),), 1, 5, 0, False, 1, 0)
     ground = one_pool([9, 9])
     ground = replace(ground, free=[[9, 9], [9, 9]], slack=[[0, 0]] * 2, gpu=[[ENDLESS] * 2] * 2)
     kinds = [Kind(weight, lambda: dict.fromkeys((0, 1), (option,)), most_here=9) for weight in (1, 8)]
     homes = [Spot(0, option, (1,)), Spot(0, option, (0,)), Spot(1, option, (0,))]
-    pieces = [Piece(0, homes[0]), Piece(1, homes[1]), Piece(1, homes[2])]
+    pieces = [Piece(0, homes[0]), Piece(1, homes[1]), Piece(1, homes[2]), Piece(1)]
     made = Puzzle(kinds, pieces, ground)
     moved = {
         "another pool of the host": {1: Spot(0, option, (1,)), 2: homes[2]},
         "the place of its like": {1: Spot(1, option, (0,)), 2: Spot(0, option, (1,))},
         "another host": {1: homes[1], 2: Spot(0, option, (1,))},
+        "for somebody new": {1: homes[1], 2: Spot(0, option, (1,)), 3: homes[2]},
     }
     for n, spot in moved[comes].items():
         made.put(n, spot)
     assert Permit(made, WIDE).excused([0])
-    assert Permit(made, WIDE).is_result() is (comes == "another host")
+    assert Permit(made, WIDE).is_result() is (comes == "for somebody new")
 
 
 def test_draws_cover_their_range_and_never_change() -> None:

@@ -23,7 +23,7 @@ def test_every_constant_has_one_row_with_its_value(where: ModuleType) -> None:
 def test_every_row_says_unit_source_and_what_twice_and_half_would_change() -> None:
     for row in (*constants.TABLE, *constants_room.TABLE):
         assert row.value > 0
-        assert all((row.unit, row.source, row.doubled, row.halved)), row.name
+        assert all((row.unit, row.source, row.doubled, row.halved, row.measured)), row.name
         assert row.doubled != row.halved, row.name
 
 

@@ -161,7 +161,7 @@ def test_one_person_is_one_however_often_and_with_however_many_tokens() -> None:
 def test_an_approval_by_an_unknown_key_is_go414() -> None:
     forged = seal_approval(approval("mira"), person("thief"))
     found = refusal([forged])
-    assert (found.code, found.message) == ("GO414", "signature by an unknown key (0 of 1 approvals)")
+    assert (found.code, found.message) == ("GO414", "signature by an unknown key (0 of 1 approval)")
     assert any(person("thief").public.key_id in line for line in found.evidence)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from gridops.base import limits
+from gridops.base.units import counted
 from gridops_agent.artifacts.reading import Reader, Unsound
 
 TYPES: Mapping[int, tuple[int, int]] = MappingProxyType(
@@ -84,7 +85,7 @@ class _Header:
         if not 0 < tensors <= min(limits.GGUF_TENSORS, reader.left // 24):
             raise Unsound(f"it says {tensors} tensors")
         if keys > min(limits.GGUF_KEYS, reader.left // 12):
-            raise Unsound(f"it says {keys} keys")
+            raise Unsound(f"it says {counted(keys, 'key')}")
         self._tensors(tensors, self._keys(keys))
 
     def _keys(self, count: int) -> int:

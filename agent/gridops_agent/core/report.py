@@ -14,6 +14,7 @@ from gridops.base import canon, limits
 from gridops.base.codes import protocol as codes
 from gridops.base.ids import Digest
 from gridops.base.record import digest_of, to_bytes
+from gridops.base.units import counted
 from gridops.model.fleet import Runtime
 from gridops.model.measured import Measured
 from gridops.model.snapshot import Ownership, Residency
@@ -162,5 +163,6 @@ def _within(word: Heartbeat) -> tuple[Heartbeat, tuple[str, ...]]:
         left = left[: len(left) * 9 // 10]
         word = replace(word, inventory=replace(word.inventory, residencies=left))
     if len(left) < len(seen.residencies):
-        missing.append(f"{len(seen.residencies) - len(left)} of {len(seen.residencies)} residencies")
+        lacking, held = len(seen.residencies) - len(left), len(seen.residencies)
+        missing.append(f"{lacking} of {counted(held, 'residency', 'residencies')}")
     return word, tuple(missing)

@@ -14,7 +14,7 @@ from gridops.base import limits
 from gridops.base.codes.devices import FOOTPRINT_UNMEASURED
 from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId
-from gridops.base.units import PPM, render_bytes
+from gridops.base.units import PPM, counted, render_bytes
 
 LOOKS = 3
 """Fewer say nothing about whether it has settled."""
@@ -93,7 +93,7 @@ def _sane(look: GroupLook) -> None:
     if look.in_flight is None:
         raise _no("nobody knows whether the engine is idle, and one that may work is not measured")
     if look.in_flight:
-        raise _no(f"{look.in_flight} requests are in flight: measure it idle")
+        raise _no(f"{counted(look.in_flight, 'request')} in flight: measure it idle")
     shared = sorted(look.pids & look.others)
     if shared:
         raise _no(f"process {shared[0]} belongs to another engine too: the reading would hold both")

@@ -25,6 +25,7 @@ import aiohttp
 from gridops.base.codes import host as codes
 from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import EngineName
+from gridops.base.units import counted
 from gridops.model.fleet import Runtime
 from gridops.model.plan import Launch
 from gridops_agent.engines import flags
@@ -219,7 +220,7 @@ class LlamaCpp:
         if slots is None:
             raise EngineSilent
         if len(slots) != launch.lanes:
-            return f"it runs with {len(slots)} lanes instead of {launch.lanes}"
+            return f"it runs with {counted(len(slots), 'lane')} instead of {launch.lanes}"
         sizes = [slot.get("n_ctx") for slot in slots]
         least = launch.context // launch.lanes
         if not all(isinstance(size, int) and least <= size < least + _PAD for size in sizes):

@@ -17,7 +17,7 @@ from typing import Any
 from gridops.base.codes import host as codes
 from gridops.base.errors import Busy, EdgeError, Failed, GridopsError, Refusal, Unreachable
 from gridops.base.ids import ProfileName
-from gridops.base.units import render_ms
+from gridops.base.units import counted, render_ms
 from gridops.model.snapshot import ResidencyState
 from gridops.trust.root import RootChain
 from gridops_agent.client import Controller
@@ -153,7 +153,7 @@ async def _until_idle(config: Config, drain_ms: int, since_ms: int, wishes: Wish
         if clock.awake_ms() >= end:
             if wishes.force:
                 return
-            words = f"{count} requests are" if count is not None else "it is not known how many requests are"
+            words = counted(count, "request") if count is not None else "it is not known how many requests are"
             raise Busy(
                 f"{words} in flight after {render_ms(patience)}; nothing was cut, and no new ones are let in",
                 hints=("call `gridops-agent leave` again, or with --force to cut them; `resume` takes it back",),

@@ -16,6 +16,7 @@ from gridops.base.codes.protocol import RECEIPT_GAP
 from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Refusal
 from gridops.base.ids import HostId
+from gridops.base.units import counted
 from gridops.controller.core import rows as r
 from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
@@ -125,7 +126,7 @@ def _heads(state: State, outbox: Outbox, heartbeat: Heartbeat, rows: list[r.Row]
     rows.extend(_alarms(state, learned.alarms, False))
     learned = ob.clear_alarms(learned)
     if learned.head != outbox.head:
-        why = f"the host has decided {heartbeat.head.seq} commands, this journal knew of {outbox.head.seq}"
+        why = f"the host has decided {counted(heartbeat.head.seq, 'command')}, this journal knew of {outbox.head.seq}"
         rows.append(r.OutboxSet(outbox=learned, why=why))
         # Every command is journalled before it is sent: a host that is ahead proves that memory was lost.
         if heartbeat.head.seq > outbox.head.seq and state.rebuilt_ms is None and state.distrust is None:

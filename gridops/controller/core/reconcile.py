@@ -212,7 +212,7 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) ->
     if rights.state.term is None or not ob.ready(outbox, rights.state.term):
         return f"{what} waits: the host has not yet heard this controller"
     if outbox.unknown and not isinstance(action, Load):
-        return f"{what} waits: {len(outbox.unknown)} commands are open there that this controller has forgotten"
+        return f"{what} waits for {counted(len(outbox.unknown), 'command')} there that this controller has forgotten"
     if step.waits_for is not None:
         return f"{what} waits: {step.waits_for}"
     if replica in unseen_success(rights.state.hosts[host], turn.soft, host, rights.now_ms, PATIENCE_MS):
@@ -275,7 +275,7 @@ def _over_limit(turn: Pass, action: Action, what: str) -> str | None:
         going_on = [(h, e) for h, e in going_on if errand(e.body.action) is None]
     in_scope = sum(1 for _, e in going_on if e.body.scope == turn.rights.scope)
     if in_scope >= turn.limits.concurrent:
-        return f"{what} waits: {in_scope} of {turn.limits.concurrent} commands are under way"
+        return f"{what} waits: {in_scope} of {counted(turn.limits.concurrent, 'command')} under way"
     if isinstance(action, Load):
         here = sum(1 for host, e in going_on if host == action.host and isinstance(e.body.action, Load))
         if here >= turn.limits.transfers_per_host:
@@ -294,7 +294,7 @@ def _over_limit(turn: Pass, action: Action, what: str) -> str | None:
         and mine & devices_of(e.body.action, turn.report(host))
     )
     if mine and busy >= turn.limits.per_device:
-        return f"{what} waits: {busy} commands on its devices are under way"
+        return f"{what} waits for {counted(busy, 'command')} on its devices"
     return None
 
 

@@ -1,0 +1,106 @@
+"""The checker's rules about who gives way, and for whom: those who come have to matter more, and to use the place.
+
+Part of `check`, which says what may be imported here. `displaced` asks whether there is anybody at all who may take
+what was given up; `gainers` whether those are meant that a cause names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
+from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind
+from gridops.planner.check_seats import ram_of
+from gridops.planner.check_view import View
+
+WORDS = {CauseKind.REBALANCE: "makes room for ", CauseKind.DISPLACED: "gives way to "}
+NAMES = re.compile(r"[^\s,]+/\d+")
+
+
+def displaced(view: View) -> Iterator[str]:
+    """Whoever gives way does so for somebody who matters more and came to a place that its profile left."""
+    gone: dict[ProfileName, list[Decision]] = {}
+    for d in view.plan.decisions:
+        if d.kind is DecisionKind.REMOVE and d.cause.kind is CauseKind.DISPLACED:
+            gone.setdefault(d.profile, []).append(d)
+    if not gone:
+        return
+    stays = {old.replica: a.seat for a in view.plan.placement if (old := view.former(a)) is not None}
+    for name, given in sorted(gone.items()):
+        mine = view.profiles.get(next((new for new, old in view.names.items() if old == name), name))
+        left = [a for a in view.before.values() if a.profile == name and stays.get(a.replica) != a.seat]
+        excused = sum(1 for a in left if mine is not None and _came(view, a, mine.priority))
+        for d in given[excused:]:
+            yield f"{d.replica} gives way, and nobody who matters more comes to a place that {name} left"
+
+
+def _came(view: View, left: Assignment, priority: int) -> bool:
+    """Somebody new of a higher priority came there, or to a host that others of a higher priority left for it.
+
+    On its own host it must have taken a device that was left; who only makes room is not who others give way to.
+    """
+    for_others = _for_others(view)
+    hosts, wanted = [left.seat.host], _left_devices(view, left)
+    for host in hosts:
+        for a in view.arriving.get(host, []):
+            profile, old = view.profiles.get(a.profile), view.former(a)
+            if profile is None or profile.priority <= priority:
+                continue
+            elsewhere = old is None or old.seat.host != host
+            if not elsewhere and host == left.seat.host and not _devices(view, a) & wanted:
+                continue
+            if a.replica not in for_others:
+                return True
+            if elsewhere and old is not None and old.seat.host not in hosts:
+                hosts.append(old.seat.host)
+    return False
+
+
+def _for_others(view: View) -> set[ReplicaId]:
+    """Who only makes room."""
+    moved = (d for d in view.plan.decisions if d.cause.kind is CauseKind.REBALANCE)
+    return {d.replica for d in moved if NAMES.search(d.cause.detail)}
+
+
+def _left_devices(view: View, left: Assignment) -> set[DeviceId]:
+    """Devices that it left, and those that others of its host left for these."""
+    found, host = _devices(view, left), left.seat.host
+    moved = [(a, old) for a in view.arriving.get(host, []) if (old := view.former(a)) is not None]
+    inside = [(a, old) for a, old in moved if old.seat.host == host]
+    for _ in inside:
+        found |= {d for a, old in inside if _devices(view, a) & found for d in _devices(view, old)}
+    return found
+
+
+def _devices(view: View, a: Assignment) -> set[DeviceId]:
+    ram = ram_of(view, a.seat.host) if a.host_bytes else None
+    return {*a.seat.devices, *([ram] if ram is not None else [])}
+
+
+def gainers(view: View, d: Decision, host: HostId) -> str | None:
+    """What is known against those for whom it goes: each has to come, to the host or to one that others left for it."""
+    named = [ReplicaId(n) for n in NAMES.findall(d.cause.detail)]
+    coming = _coming(view, host)
+    if not d.cause.detail.startswith(WORDS[d.cause.kind]):
+        return "its words are those of another reason"
+    if not named:
+        return "it names nobody"
+    for replica in named:
+        if replica not in view.fresh or replica == d.replica:
+            return f"{replica} comes nowhere"
+        if coming and replica not in coming:
+            return f"{replica} does not come to what it leaves"
+    return None
+
+
+def _coming(view: View, host: HostId) -> set[ReplicaId]:
+    """Who comes to the host, or to one that somebody left for it, and so on."""
+    hosts, found, passing = [host], set[ReplicaId](), _for_others(view)
+    for one in hosts:
+        for a in view.arriving.get(one, []):
+            found |= {a.replica} - passing
+            old = view.former(a)
+            if old is not None and old.seat.host not in hosts:
+                hosts.append(old.seat.host)
+    return found
