@@ -102,7 +102,7 @@ def _apply_ended(state: State, row: r.ApplyEnded, at_ms: int) -> None:
     if apply is not None and row.plan in apply.names:
         apply.outcome, apply.ended_ms = row.outcome, at_ms
         for one in row.gave_up:
-            apply.failures[one.replica] = Failure(one.host, "start", "given up", None, one.detail, at_ms)
+            apply.failures[one.replica] = Failure(one.host, one.kind, one.outcome, None, one.detail, at_ms)
 
 
 def _resumed(state: State, row: r.Resumed, at_ms: int) -> None:

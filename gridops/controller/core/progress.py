@@ -17,10 +17,11 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.given_up import given_up
 from gridops.controller.core.observe import fresh, unseen_success
 from gridops.controller.core.reconcile import PATIENCE_MS, Outcome
-from gridops.controller.core.rights import Rights
+from gridops.controller.core.rights import Rights, may_end
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import Apply, Failure
+from gridops.model.action import Drain, Unload
 from gridops.model.plan import Decision, DecisionKind
 from gridops.planner.actions import Step
 from gridops.planner.world import GivenUp
@@ -87,12 +88,17 @@ def _lost(decision: Decision, apply: Apply, lost: GivenUp) -> Progress:
 
 
 def _gave_up(lines: tuple[Progress, ...], apply: Apply) -> tuple[r.GaveUp, ...]:
-    """What failed by being given up, and is not among the failures of the apply yet."""
+    """What failed without a command that did: not among the failures of the apply yet."""
     return tuple(
-        r.GaveUp(replica=line.decision.replica, host=line.failure.host, detail=line.failure.detail or "")
+        r.GaveUp(
+            replica=line.decision.replica,
+            host=line.failure.host,
+            kind=line.failure.kind,
+            outcome=line.failure.outcome,
+            detail=line.failure.detail or "",
+        )
         for line in lines
-        if line.state is StepState.FAILED and line.failure is not None
-        if line.decision.replica not in apply.failures and line.failure.kind == "start"
+        if line.state is StepState.FAILED and line.failure is not None and line.decision.replica not in apply.failures
     )
 
 
@@ -105,6 +111,12 @@ def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Ros
     if failure is not None:
         return Progress(decision, StepState.FAILED, f"{failure.kind} {failure.outcome}", failure.host, failure)
     rest = [s for s in outcome.steps if rights.now_called(s.replica) == replica]
+    no = may_end(rights, replica) if rest and isinstance(rest[0].action, Drain | Unload) else None
+    if no is not None:
+        # The plan in force is not the one that people applied any more, and nobody may go on with it by itself.
+        action = rest[0].action
+        halted = Failure(action.host, action.kind, "refused", None, no.detail, apply.moved_ms)
+        return Progress(decision, StepState.FAILED, f"{action.kind} refused", action.host, halted)
     if rest:
         return Progress(decision, StepState.WAITING, _why(rest[0], outcome), rest[0].action.host)
     host = _place(decision)

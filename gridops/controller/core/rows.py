@@ -134,10 +134,13 @@ class ErrandApproved:
 
 @record
 class GaveUp:
-    """A replica whose commands succeeded, and which is down now and stays so: its host tries it no more."""
+    """A step of an apply that nobody carries out any more, although no command of it failed: its host has given the
+    replica up, or the word that its next command would need holds no longer."""
 
     replica: ReplicaId
     host: HostId
+    kind: str
+    outcome: str
     detail: str
 
 
