@@ -132,7 +132,7 @@ def _offer(at: Desk, wanted: str) -> Offer:
         raise Usage(f"`{wanted}` is not a plan: expected its id, or the first digits of its decisions", hints=hints)
     document = at.client.get(f"/v1/plans/{wanted}")
     opened = open_envelope(
-        document["envelope"], kind="plan", keys=at.chain.keys("controller"), limit=len(document["envelope"])
+        document["envelope"], kind="plan", keys=at.chain.plan_keys(), limit=len(document["envelope"])
     )
     plan = from_bytes(Plan, opened.payload)
     if plan.fleet != at.chain.fleet:

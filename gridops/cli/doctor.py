@@ -58,7 +58,7 @@ def doctor(ctx: typer.Context) -> int:
     context.check(("text", "json"))
     # Several checks may fail for one and the same reason, such as a root that is missing: it is said once.
     found = list(dict.fromkeys(finding for one in CHECKS for finding in _guarded(one, context)))
-    context.emit({"text": lambda: "\n".join(_lines(found)), "json": lambda: dump_json(_document(found))})
+    context.emit({"text": lambda: "\n".join(finding_lines(found)), "json": lambda: dump_json(findings_document(found))})
     return exits.FAILED if any(f.level == "fail" for f in found) else exits.OK
 
 
@@ -150,7 +150,8 @@ CHECKS: tuple[Callable[[Context], Iterator[Finding]], ...] = (
 )
 
 
-def _lines(found: list[Finding]) -> list[str]:
+def finding_lines(found: list[Finding]) -> list[str]:
+    """Findings as people read them, with what to do about each."""
     lines = []
     for finding in found:
         lines.append(f"{finding.level:<4}  {finding.what}")
@@ -160,7 +161,8 @@ def _lines(found: list[Finding]) -> list[str]:
     return [*lines, "", f"{fails} to fix, {warns} to think about."]
 
 
-def _document(found: list[Finding]) -> dict[str, object]:
+def findings_document(found: list[Finding]) -> dict[str, object]:
+    """The same for programs."""
     return {
         "schema": "gridops.doctor/1",
         "findings": [{"level": f.level, "what": f.what, "hint": f.hint} for f in found],

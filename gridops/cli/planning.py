@@ -36,7 +36,6 @@ from gridops.planner.declared import declared_snapshot
 from gridops.planner.planner import Inputs
 from gridops.planner.planner import plan as make_plan
 from gridops.planner.world import GivenUp, Stray
-from gridops.trust.root import RoleName
 
 CONTROLLER_TIMEOUT_S = 3.0
 AGAINST = ("auto", "live", "state", "declared")
@@ -206,7 +205,7 @@ def read_stored(place: Place, branch: PlanBranch, text: str, scope: ScopeName | 
     found = branch.find(text, scope)
     stored = branch.read(found.id, found.scope)
     chain = chain_of(place.directory)
-    plan = read_plan(stored.yaml, stored.envelope, chain.keys(RoleName.CONTROLLER), file=branch.plan_file(found))
+    plan = read_plan(stored.yaml, stored.envelope, chain.plan_keys(), file=branch.plan_file(found))
     if plan.fleet != chain.fleet or plan.id != found.id or plan.scope != found.scope:
         signed = f"{plan.scope} {plan.id} of fleet {plan.fleet}"
         raise Refusal(PLAN_EDITED.code, f"{branch.plan_file(found)}: what was signed is {signed}")

@@ -18,21 +18,20 @@ import typer
 
 from gridops.base.errors import Failed
 from gridops.base.ids import PersonName, is_name, short
-from gridops.base.record import to_data
-from gridops.base.units import render_instant
-from gridops.cli.client import root_of
+from gridops.cli import trust_change, trust_check
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import ROOTS, chain_of, key_folder, load_signer
 from gridops.cli.tables import fitted
+from gridops.cli.trust_words import document, words
 from gridops.controller.statedir import GATEWAY, SEED, TLS_CERT, TLS_KEY, default_state
 from gridops.disk.atomic import write_atomic
 from gridops.disk.keyring import create_secret
 from gridops.files.load import load
 from gridops.files.tree import WorkingTree
 from gridops.model.intent import Desired
-from gridops.trust.found import CAN, Founders, first_root, renewed_root
+from gridops.trust.found import Founders, first_root
 from gridops.trust.keys import MachineSigner, PersonSigner
-from gridops.trust.root import RoleName, RootChain, genesis, seal_root
+from gridops.trust.root import RootChain, genesis, seal_root
 from gridops.trust.secret import new_api_key
 from gridops.trust.tls import self_signed
 
@@ -43,12 +42,6 @@ Examples:
   gridops trust init --person mira
   gridops trust init --person mira --state /var/lib/gridops/office
   GRIDOPS_KEYS=/media/usb/keys gridops trust init --person mira
-"""
-RENEW_EXAMPLES = """\b
-Examples:
-  gridops trust renew
-  GRIDOPS_KEYS=/media/usb/keys gridops trust renew
-  gridops trust renew && git add policies/trust && git commit -m "Renew the root"
 """
 SHOW_EXAMPLES = """\b
 Examples:
@@ -73,10 +66,9 @@ def register(app: typer.Typer) -> None:
     trust.command(
         "init", epilog=INIT_EXAMPLES, help="Make the keys of a one-person fleet and its first root document."
     )(init)
-    trust.command("renew", epilog=RENEW_EXAMPLES, help="Write the next root document: the same keys, another year.")(
-        renew
-    )
     trust.command("show", epilog=SHOW_EXAMPLES, help="Say in words who may do what in this fleet.")(show)
+    trust_change.register(trust)
+    trust_check.register(trust)
     app.add_typer(trust, name="trust")
 
 
@@ -122,38 +114,15 @@ def init(
     written.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(written, text.encode())
     context.emit(
-        {"text": lambda: _shown(context, _made(chain, ring, folder)), "json": lambda: dump_json(_document(chain))}
+        {"text": lambda: _shown(context, _made(chain, ring, folder)), "json": lambda: dump_json(document(chain))}
     )
     _warn_roster(context, desired, PersonName(person))
-
-
-def renew(ctx: typer.Context) -> None:
-    context = context_of(ctx)
-    context.check(("text", "json"))
-    directory = root_of(context.directory)
-    chain = chain_of(directory)
-    holders = sorted({chain.holder(key) or "" for key in chain.keys(RoleName.ROOT)})
-    paths = [path for path in (key_folder() / f"{holder}.root" for holder in holders) if path.exists()]
-    signers = [load_signer(path, context) for path in paths]
-    if len(signers) < chain.threshold(RoleName.ROOT):
-        raise Failed(
-            f"{key_folder()}: holds {len(signers)} of the {chain.threshold(RoleName.ROOT)} root keys that must sign",
-            hints=(f"root keys: {', '.join(f'{h}.root' for h in holders)}", "another folder: GRIDOPS_KEYS=DIR"),
-        )
-    text = seal_root(renewed_root(chain, int(time.time() * 1000)), *signers)
-    new = chain.advance(text)
-    written = ROOTS / f"{new.root.version}.json"
-    write_atomic(directory / written, text.encode())
-    context.emit(
-        {"text": lambda: _shown(context, [f"Wrote {written}", *_words(new)]), "json": lambda: dump_json(_document(new))}
-    )
-    context.say(f"commit it: git add {written} && git commit -m 'Renew the root'")
 
 
 def show(ctx: typer.Context) -> None:
     context = context_of(ctx)
     chain = chain_of(context.directory)
-    context.emit({"text": lambda: _shown(context, _words(chain)), "json": lambda: dump_json(_document(chain))})
+    context.emit({"text": lambda: _shown(context, words(chain)), "json": lambda: dump_json(document(chain))})
 
 
 def _ring(person: PersonName, context: Context) -> Ring:
@@ -194,7 +163,7 @@ def _made(chain: RootChain, ring: Ring, folder: Path) -> list[str]:
         f"  {folder}/keys/  (the controller's keys, private)",
         f"  {ROOTS}/1.json  (public: commit it)",
         "",
-        *_words(chain),
+        *words(chain),
         "",
         "Next",
         f"  git add {ROOTS} && git commit -m 'Found the fleet'",
@@ -210,23 +179,6 @@ def _made(chain: RootChain, ring: Ring, folder: Path) -> list[str]:
 
 def _shown(context: Context, lines: list[str]) -> str:
     return "\n".join(fitted(lines, context.columns()))
-
-
-def _words(chain: RootChain) -> list[str]:
-    root = chain.root
-    end = render_instant(root.expires_ms)
-    lines = [f"Root {root.version}, good until {end}; after that nothing changes and all keeps serving."]
-    for role in root.roles:
-        holders = sorted({entry.holder for entry in role.keys})
-        lines.append(f"  {role.name:<10} {role.threshold} of {len(holders)}: {', '.join(holders)}")
-        lines.append(f"             {CAN[role.name]}")
-    standing = "obey" if root.standing else "refuse"
-    lines.append(f"Hosts {standing} commands of classes that policies/mode.yaml allows without an approval.")
-    return lines
-
-
-def _document(chain: RootChain) -> dict[str, object]:
-    return {"schema": "gridops.trust/1", "fleet": chain.fleet, "root": to_data(chain.root)}
 
 
 def _warn_roster(context: Context, desired: Desired, person: PersonName) -> None:

@@ -119,7 +119,7 @@ class Planning:
 
     async def stored(self, wanted: str, scope: ScopeName | None = None) -> tuple[Plan, tuple[str, ...]] | None:
         """A plan of the plans branch with its approvals, its signature checked; None when there is none."""
-        keys = self.controller.soft.chain.keys("controller")
+        keys = self.controller.soft.chain.plan_keys()
         place = self._place()
 
         def read() -> tuple[Plan, tuple[str, ...]] | None:

@@ -80,7 +80,7 @@ def newest_applied(branch: PlanBranch, chain: RootChain) -> tuple[tuple[Plan, in
     plans: list[tuple[Plan, int]] = []
     for _, (applied_ms, place) in sorted(newest.items()):
         stored = branch.read(place.id, place.scope)
-        plan = read_plan(stored.yaml, stored.envelope, chain.keys("controller"), file=branch.plan_file(place))
+        plan = read_plan(stored.yaml, stored.envelope, chain.plan_keys(), file=branch.plan_file(place))
         if plan.fleet == chain.fleet and plan.scope == place.scope:
             plans.append((plan, applied_ms))
     return tuple(plans)

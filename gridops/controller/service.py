@@ -273,6 +273,7 @@ class Controller:
         if damage is not None:
             rows.append(r.Distrusted(reason=f"{damage}; run: gridops controller rebuild"))
         self.commit(rows, now_ms)
+        self._sign_by(self.soft.chain)
         public = self.signer.public
         if public not in self.soft.chain.keys("controller"):
             raise BadSetup(
@@ -283,6 +284,7 @@ class Controller:
     def _trust(self, chain: RootChain, now_ms: int) -> None:
         """Go by a newer root document: its epoch, and whether it still knows this controller."""
         self.soft.chain = chain
+        self._sign_by(chain)
         if chain.root.controller_epoch > self.writer.term.epoch:
             self.writer.new_epoch(chain.root.controller_epoch)
         known = self.signer.public in chain.keys("controller")
@@ -291,6 +293,14 @@ class Controller:
             self.commit((r.AlarmRaised(key=CONTROLLER_KEY, text=text),), now_ms)
         elif known and CONTROLLER_KEY in self.state.alarms:
             self.commit((r.AlarmCleared(key=CONTROLLER_KEY),), now_ms)
+
+    def _sign_by(self, chain: RootChain) -> None:
+        """Where the root names the next key and not this one any more, that is the key from now on."""
+        keys = chain.keys("controller")
+        following = self.dir.next_signer() if self.signer.public not in keys else None
+        if following is not None and following.public in keys:
+            self.dir.promote()
+            self.signer = following
 
     def _rise(self) -> None:
         """A host has obeyed a higher term than ours: only a rebuilt controller may rise above it."""

@@ -12,12 +12,15 @@ from pathlib import Path
 
 from gridops.base.errors import BadSetup
 from gridops.base.ids import Digest, HostId, short
+from gridops.disk.atomic import sync_directory
 from gridops.disk.keyring import create_secret, read_secret
 from gridops.protocol.messages import GatewayKey
 from gridops.trust.keys import MachineSigner
 from gridops.trust.secret import Secret, digest_of_secret
 
 SEED = "keys/controller.seed"
+NEXT_SEED = "keys/controller.next.seed"
+"""Waits for the root document that names it: `gridops trust rotate controller` writes it."""
 TLS_CERT = "keys/controller.tls.pem"
 TLS_KEY = "keys/controller.tls.key"
 GATEWAY = "keys/gateway.key"
@@ -40,11 +43,24 @@ class StateDir:
 
     def signer(self) -> MachineSigner:
         """The controller's signing key."""
-        seed = read_secret(self._present(SEED))
+        return self._key(self._present(SEED))
+
+    def next_signer(self) -> MachineSigner | None:
+        """The key that takes its place once the root names that one alone; None while no rotation is under way."""
+        path = self.path / NEXT_SEED
+        return self._key(path) if path.exists() else None
+
+    def promote(self) -> None:
+        """The next key is the key. The one before is gone for good: nothing that it could sign would be believed."""
+        path = self.path / NEXT_SEED
+        path.replace(self.path / SEED)
+        sync_directory(path.parent)
+
+    def _key(self, path: Path) -> MachineSigner:
         try:
-            return MachineSigner.from_seed(seed)
+            return MachineSigner.from_seed(read_secret(path))
         except ValueError as error:
-            raise BadSetup(f"{self.path / SEED}: not a controller key: {error}") from error
+            raise BadSetup(f"{path}: not a controller key: {error}") from error
 
     def gateway_keys(self) -> tuple[GatewayKey, ...]:
         """What hosts may believe clients by: digests, never the values."""

@@ -51,6 +51,9 @@ class Keys(StateDir):
     def signer(self) -> MachineSigner:
         return self.machine
 
+    def next_signer(self) -> MachineSigner | None:
+        return None
+
     def gateway_keys(self) -> tuple[GatewayKey, ...]:
         return ()
 

@@ -144,6 +144,15 @@ def split(text: str | bytes, *, kind: str, limit: int = limits.ENVELOPE_BYTES) -
     )
 
 
+def kind_of(text: str | bytes, limit: int = limits.ENVELOPE_BYTES) -> str:
+    """Which kind a text says that it is. For looking at what somebody has in hand; whoever acts names the kind."""
+    said = str(_document(text, "document", limit)["payloadType"])
+    kind = next((k for k in PERSON_KINDS | MACHINE_KINDS if payload_type(k) == said), None)
+    if kind is None:
+        raise Refusal(WRONG_KIND.code, f"no kind of document that gridops knows: {said[:80]!r}")
+    return kind
+
+
 def verified(sealed: Sealed, kind: str, keys: Sequence[PublicKey]) -> tuple[PublicKey, ...]:
     """The distinct keys among `keys` that signed. A key of the wrong type for the kind never counts."""
     wanted = "ssh-ed25519" if kind in PERSON_KINDS else "ed25519"

@@ -79,20 +79,35 @@ class RootChain:
     fleet: Digest
     root: Root
     text: str
+    retired: tuple[PublicKey, ...] = ()
+    """Controller keys that went in the present epoch: by the book, not because one was stolen."""
 
     def advance(self, text: str) -> RootChain:
         """The chain with root N+1. Raises Refusal and changes nothing if the rule does not hold."""
         sealed = envelope.split(text, kind="root")
         old = envelope.verified(sealed, "root", self.keys(RoleName.ROOT))
         _threshold(self.root, old, "the current root")
-        new = _parse(sealed)
-        _threshold(new, envelope.verified(sealed, "root", _keys(new, RoleName.ROOT)), "the new root")
+        new = read_root(sealed)
+        _threshold(new, envelope.verified(sealed, "root", keys_of(new, RoleName.ROOT)), "the new root")
         _successor(self, new)
-        return RootChain(self.fleet, new, text)
+        went = (*self.retired, *self.keys(RoleName.CONTROLLER)) if _same_epoch(self.root, new) else ()
+        stay = keys_of(new, RoleName.CONTROLLER)
+        return RootChain(self.fleet, new, text, tuple(dict.fromkeys(key for key in went if key not in stay)))
+
+    def require_next(self, new: Root) -> None:
+        """Raise Refusal where a document could never follow this one, whoever signed it."""
+        _successor(self, new)
 
     def keys(self, role: str) -> tuple[PublicKey, ...]:
         """The public keys of a role; none if the root has no such role."""
-        return _keys(self.root, role)
+        return keys_of(self.root, role)
+
+    def plan_keys(self) -> tuple[PublicKey, ...]:
+        """Keys by which plan documents are believed: what a controller wrote before a rotation stays readable.
+
+        What was signed by a key that was stolen is worth nothing, whenever it was signed: an epoch ends them all.
+        """
+        return (*self.keys(RoleName.CONTROLLER), *self.retired)
 
     def threshold(self, role: str) -> int:
         """How many people of a role must sign; 0 if the root has no such role."""
@@ -127,10 +142,10 @@ def genesis(text: str, fleet: Digest | None = None) -> RootChain:
     found = canon.digest_bytes(sealed.payload)
     if fleet is not None and found != fleet:
         raise Refusal(codes.WRONG_FLEET.code, f"this is the first root of fleet {found}, not of {fleet}")
-    root = _parse(sealed)
+    root = read_root(sealed)
     if root.version != 1 or root.fleet is not None:
         raise Refusal(codes.ROOT_VERSION.code, f"a chain begins with root 1, not with root {root.version}")
-    _threshold(root, envelope.verified(sealed, "root", _keys(root, RoleName.ROOT)), "it")
+    _threshold(root, envelope.verified(sealed, "root", keys_of(root, RoleName.ROOT)), "it")
     return RootChain(found, root, text)
 
 
@@ -151,7 +166,8 @@ def seal_root(root: Root, *signers: Signer) -> str:
     return envelope.seal("root", to_bytes(root), *signers)
 
 
-def _parse(sealed: envelope.Sealed) -> Root:
+def read_root(sealed: envelope.Sealed) -> Root:
+    """What an envelope says, whoever signed it. Raises Refusal where it says nothing that could hold."""
     try:
         canon.loads(sealed.payload)
     except canon.NotCanonical as error:
@@ -176,6 +192,10 @@ def _successor(chain: RootChain, new: Root) -> None:
             codes.ROOT_EPOCH.code,
             f"root {new.version} has controller epoch {new.controller_epoch}, below {chain.root.controller_epoch}",
         )
+
+
+def _same_epoch(old: Root, new: Root) -> bool:
+    return old.controller_epoch == new.controller_epoch
 
 
 def _threshold(root: Root, signers: Sequence[PublicKey], whose: str) -> None:
@@ -236,7 +256,8 @@ def _check_role(role: Role, where: str, holders: dict[bytes, str]) -> None:
         raise _contradiction(where, f"role {role.name} demands {wanted} and lists {listed}")
 
 
-def _keys(root: Root, name: str) -> tuple[PublicKey, ...]:
+def keys_of(root: Root, name: str) -> tuple[PublicKey, ...]:
+    """The public keys of a role; none if the root has no such role."""
     role = root.role(name)
     return () if role is None else tuple(parse_key(entry.key) for entry in role.keys)
 

@@ -74,6 +74,13 @@ ROOT_THRESHOLD = Code(
     "Root N+1 needs the thresholds of both N and N+1, counted in distinct people with distinct keys.",
     "Collect the missing signatures; the evidence names who signed.",
 )
+ROOT_AMENDMENT = Code(
+    "root_amendment",
+    "the next root cannot say that",
+    "What was asked for would leave a role with fewer people than it needs, or changes something that is not there. "
+    "Nothing was written.",
+    "The message says which role; `gridops trust show` says who holds what.",
+)
 ROOT_EPOCH = Code(
     "root_epoch",
     "root document with an older controller epoch",

@@ -1,0 +1,217 @@
+"""`gridops trust verify` and `gridops trust doctor`: who really signed what somebody has in hand, and whether keys and root are in order.
+
+`verify` opens any signed document by the keys of this checkout and says who signed it; `doctor` looks at the root and
+at the keys on this machine. Both read only; whether a document counts for anything is decided where it is used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gridops.base.canon import digest_bytes
+from gridops.base.codes.trust import BAD_SIGNATURE
+from gridops.base.errors import Failed, GridopsError, Refusal
+from gridops.base.ids import short
+from gridops.base.units import counted, render_instant, render_ms
+from gridops.cli import exits
+from gridops.cli.client import root_of
+from gridops.cli.doctor import Finding, finding_lines, findings_document
+from gridops.cli.output import Context, context_of, dump_json
+from gridops.cli.person import ROOTS, chain_of, key_folder
+from gridops.cli.tables import fitted
+from gridops.cli.trust_change import DRAFT, state_of, waiting
+from gridops.disk.keyring import read_secret
+from gridops.files.load import load
+from gridops.files.tree import WorkingTree
+from gridops.trust.draft import read_draft
+from gridops.trust.envelope import kind_of, split, verified
+from gridops.trust.keys import PublicKey, parse_key
+from gridops.trust.root import RoleName, RootChain
+
+_ROLES = {
+    "approval": RoleName.APPROVER,
+    "operator": RoleName.APPROVER,
+    "catalog": RoleName.RELEASE,
+    "plan": RoleName.CONTROLLER,
+    "grant": RoleName.CONTROLLER,
+    "directive": RoleName.CONTROLLER,
+    "join-reply": RoleName.CONTROLLER,
+}
+"""Whose word each kind is; of the other kinds it is a host's."""
+
+VERIFY = """\b
+Examples:
+  gridops trust verify
+  gridops trust verify policies/trust/draft.json
+  gridops trust verify approval-by-mira.json -o json
+"""
+DOCTOR = """\b
+Examples:
+  gridops trust doctor
+  gridops -C /srv/fleet trust doctor
+  gridops trust doctor -o json
+"""
+
+
+def register(trust: typer.Typer) -> None:
+    trust.command("verify", epilog=VERIFY, help="Say who signed a document, and whether this fleet believes them.")(
+        verify
+    )
+    trust.command("doctor", epilog=DOCTOR, help="Check the root and the keys on this machine. Exit 1 if one fails.")(
+        doctor
+    )
+
+
+def verify(
+    ctx: typer.Context,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Left out: the roots of this checkout.")] = None,
+) -> None:
+    context = context_of(ctx)
+    context.check(("text", "json"))
+    directory = root_of(context.directory)
+    chain = chain_of(directory)
+    if file is None:
+        _roots(context, chain, directory)
+        return
+    text = _read(file)
+    kind = kind_of(text)
+    if kind == "root" and text.strip() != chain.text.strip():
+        draft = read_draft(chain, text)
+        _emit(context, waiting(draft), state_of(draft))
+        return
+    sealed = split(text, kind=kind)
+    keys = dict(_trusted(chain, kind, directory))
+    signers = [keys[key] for key in verified(sealed, kind, tuple(keys))]
+    if not signers:
+        raise Refusal(
+            BAD_SIGNATURE.code,
+            f"{file}: a signed {kind}, and not by any of the {counted(len(keys), 'key')} that this fleet trusts for it",
+            evidence=tuple(f"it claims the key {hint}" for hint in sealed.hints),
+        )
+    digest, people = digest_bytes(sealed.payload), sorted(set(signers))
+    line = f"{file}: a {kind}, signed by {', '.join(people)}; what it says is {short(digest)}"
+    answer: dict[str, object] = {
+        "schema": "gridops.verify/1",
+        "kind": kind,
+        "signed_by": sorted(set(signers)),
+        "payload": digest,
+    }
+    _emit(context, [line], answer)
+
+
+def doctor(ctx: typer.Context) -> int:
+    context = context_of(ctx)
+    context.check(("text", "json"))
+    directory = root_of(context.directory)
+    chain = chain_of(directory)
+    found = [*_root(chain), *_people(chain, directory), *_waiting(chain, directory), *_keys()]
+    context.emit({"text": lambda: "\n".join(finding_lines(found)), "json": lambda: dump_json(findings_document(found))})
+    return exits.FAILED if any(f.level == "fail" for f in found) else exits.OK
+
+
+def _roots(context: Context, chain: RootChain, directory: Path) -> None:
+    number = chain.root.version
+    documents = counted(number, "root document")
+    lines = [f"{ROOTS}: {documents}, each signed by enough people of the one before; fleet {short(chain.fleet, 16)}"]
+    answer: dict[str, object] = {"schema": "gridops.verify/1", "fleet": chain.fleet, "root": number}
+    if (directory / DRAFT).exists():
+        draft = read_draft(chain, _read(directory / DRAFT))
+        lines += waiting(draft)
+        answer["draft"] = state_of(draft)
+    _emit(context, lines, answer)
+
+
+def _emit(context: Context, lines: list[str], answer: dict[str, object]) -> None:
+    context.emit({"text": lambda: "\n".join(fitted(lines, context.columns())), "json": lambda: dump_json(answer)})
+
+
+def _trusted(chain: RootChain, kind: str, directory: Path) -> Iterator[tuple[PublicKey, str]]:
+    if kind == "root":
+        for key in chain.keys(RoleName.ROOT):
+            yield key, f"{chain.holder(key)} (root)"
+    elif kind in _ROLES:
+        keys = chain.plan_keys() if kind == "plan" else chain.keys(_ROLES[kind])
+        for key in keys:
+            yield key, f"{chain.holder(key) or 'controller, before a rotation'} ({_ROLES[kind].value})"
+    else:
+        for one in load(WorkingTree(directory)).desired.keys:
+            for text in () if one.expunged else (one.key, *one.previous):
+                yield parse_key(text), f"host {one.host}"
+
+
+def _root(chain: RootChain) -> Iterator[Finding]:
+    root, now_ms = chain.root, int(time.time() * 1000)
+    left = root.expires_ms - now_ms
+    if left <= 0:
+        end = render_instant(root.expires_ms)
+        yield Finding("fail", f"root {root.version} expired at {end}: nothing may change", "gridops trust renew")
+    elif left < (root.expires_ms - root.issued_ms) // 3:
+        yield Finding("warn", f"root {root.version} expires in {render_ms(left)}", "gridops trust renew")
+    else:
+        yield Finding("ok", f"root {root.version} is good for {render_ms(left)}")
+    controller = root.role(RoleName.CONTROLLER)
+    if controller is not None and len(controller.keys) > 1:
+        yield Finding("warn", "the controller's rotation is not finished", "gridops trust rotate controller --finish")
+
+
+def _people(chain: RootChain, directory: Path) -> Iterator[Finding]:
+    """Where one person, or one lost key, decides alone; and who is on a roster without a key."""
+    for name in (RoleName.ROOT, RoleName.APPROVER):
+        role = chain.root.role(name)
+        people = sorted({entry.holder for entry in role.keys}) if role is not None else []
+        if role is None:
+            yield Finding("fail", f"nobody is {name}", f"gridops trust add NAME --key FILE.pub --role {name}")
+        elif len(people) < 2:
+            what = "nobody can replace it" if name is RoleName.ROOT else "nothing can be approved without it"
+            hint = f"gridops trust add NAME --key FILE.pub --role {name}"
+            yield Finding("warn", f"{people[0]} alone is {name}: if the key is lost, {what}", hint)
+        elif role.threshold == 1:
+            yield Finding("ok", f"{name}: one of {', '.join(people)} suffices; two are asked for by trust demand")
+        else:
+            yield Finding("ok", f"{name}: {role.threshold} of {', '.join(people)}")
+    approvers = chain.root.role(RoleName.APPROVER)
+    known = {entry.holder for entry in approvers.keys} if approvers is not None else set()
+    roster = {p for role in load(WorkingTree(directory)).desired.approvals.roles for p in role.people}
+    for person in sorted(roster - known):
+        hint = f"gridops trust add {person} --key FILE.pub"
+        yield Finding("warn", f"policies/approvals.yaml names {person}, who is no approver in the root", hint)
+
+
+def _waiting(chain: RootChain, directory: Path) -> Iterator[Finding]:
+    path = directory / DRAFT
+    if path.exists():
+        try:
+            draft = read_draft(chain, _read(path))
+        except GridopsError as error:
+            yield Finding("fail", f"{DRAFT}: {error.message}", "delete it and make it anew")
+        else:
+            yield Finding(
+                "warn", f"root {draft.root.version} waits for {', '.join(draft.may_sign)}", "gridops trust sign"
+            )
+
+
+def _keys() -> Iterator[Finding]:
+    folder = key_folder()
+    for path in sorted(folder.glob("*")) if folder.is_dir() else []:
+        if path.suffix == ".pub":
+            continue
+        try:
+            read_secret(path)
+        except GridopsError as error:
+            yield Finding("fail", error.message, error.hints[0] if error.hints else "")
+            continue
+        yield Finding("ok", f"key {path} is private")
+        if path.suffix == ".root":
+            yield Finding("warn", f"the root key {path} lies on this machine", "move it to a medium you can lock away")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failed(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,30 @@
+"""A root document in words and as JSON: who may do what, how many must agree, and until when."""
+
+from __future__ import annotations
+
+from gridops.base.record import to_data
+from gridops.base.units import render_instant
+from gridops.trust.found import CAN
+from gridops.trust.root import RoleName, RootChain
+
+
+def words(chain: RootChain) -> list[str]:
+    """Lines for people."""
+    root = chain.root
+    end = render_instant(root.expires_ms)
+    lines = [f"Root {root.version}, good until {end}; after that nothing changes and all keeps serving."]
+    for role in root.roles:
+        holders = sorted({entry.holder for entry in role.keys})
+        lines.append(f"  {role.name:<10} {role.threshold} of {len(holders)}: {', '.join(holders)}")
+        lines.append(f"             {CAN[role.name]}")
+    controller = root.role(RoleName.CONTROLLER)
+    if controller is not None and len(controller.keys) > 1:
+        lines.append(f"The controller's key is being rotated: {len(controller.keys)} keys count.")
+    standing = "obey" if root.standing else "refuse"
+    lines.append(f"Hosts {standing} commands of classes that policies/mode.yaml allows without an approval.")
+    return lines
+
+
+def document(chain: RootChain) -> dict[str, object]:
+    """The same for programs."""
+    return {"schema": "gridops.trust/1", "fleet": chain.fleet, "root": to_data(chain.root)}

@@ -1,0 +1,131 @@
+"""The next root document: who is added, who goes, which key takes another's place, how many must sign.
+
+Each function takes the chain and gives root N+1 with one thing changed and another year to live; nothing is signed
+here, and what contradicts itself is refused by `root.seal_root`. The CLI calls this. Must never decide who may make
+such a document: that is the threshold of the current root and of the new one, which `root.RootChain.advance` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from gridops.base.codes import trust as codes
+from gridops.base.errors import Refusal
+from gridops.base.ids import PersonName
+from gridops.trust.found import renewed_root
+from gridops.trust.keys import PublicKey
+from gridops.trust.root import Role, RoleKey, RoleName, Root, RootChain
+
+CONTROLLER = PersonName("controller")
+_Change = Callable[[tuple[RoleKey, ...]], tuple[RoleKey, ...]]
+PEOPLES = (RoleName.ROOT, RoleName.CHANGE, RoleName.RELEASE, RoleName.APPROVER)
+"""Roles that people hold."""
+
+
+def added(chain: RootChain, person: PersonName, key: PublicKey, roles: Iterable[RoleName], now_ms: int) -> Root:
+    """A person's key in these roles. A second key of somebody who is there already counts as the same person.
+
+    Raises Refusal where the key is somebody else's, or is there already.
+    """
+    wanted = frozenset(roles)
+    holder = chain.holder(key)
+    if holder not in (None, person):
+        raise Refusal(codes.ROOT_AMENDMENT.code, f"this key is the one of {holder}, and one key has one holder")
+    for role in chain.root.roles:
+        if role.name in wanted and any(e.key == key.text for e in role.keys):
+            raise Refusal(codes.ROOT_AMENDMENT.code, f"{person} holds this key as {role.name} already")
+    entry = RoleKey(holder=person, key=key.text)
+    there = {role.name for role in chain.root.roles}
+    kept = [replace(r, keys=(*r.keys, entry)) if r.name in wanted else r for r in chain.root.roles]
+    fresh = [Role(name=name, threshold=1, keys=(entry,)) for name in wanted if name not in there]
+    return _next(chain, (*kept, *fresh), now_ms)
+
+
+def revoked(chain: RootChain, person: PersonName, roles: Iterable[RoleName], now_ms: int) -> Root:
+    """Nobody believes this person any more in these roles. Raises Refusal where nobody, or too few, would be left."""
+    wanted = frozenset(roles)
+    if not any(_holds(role, person) for role in chain.root.roles if role.name in wanted):
+        where = ", ".join(sorted(wanted))
+        raise Refusal(codes.ROOT_AMENDMENT.code, f"{person} holds no key as {where} in root {chain.root.version}")
+    kept = []
+    for role in chain.root.roles:
+        left = tuple(e for e in role.keys if role.name not in wanted or e.holder != person)
+        if not left and role.name not in (RoleName.ROOT, RoleName.CONTROLLER):
+            continue  # without a holder there is no such role
+        people = len({e.holder for e in left})
+        if people < role.threshold:
+            raise Refusal(
+                codes.ROOT_AMENDMENT.code,
+                f"{role.name} needs {role.threshold} people, and {people or 'nobody'} would be left without {person}",
+                hints=("first add somebody: gridops trust add NAME --key FILE.pub --role " + role.name,)
+                if people < 1
+                else (f"first let fewer suffice: gridops trust demand {role.name} {people}",),
+            )
+        kept.append(replace(role, keys=left))
+    return _next(chain, kept, now_ms)
+
+
+def replaced(chain: RootChain, person: PersonName, new: PublicKey, roles: Iterable[RoleName], now_ms: int) -> Root:
+    """A person's new key in place of all earlier ones, in those of these roles that the person holds."""
+    wanted = frozenset(roles)
+    if not any(_holds(role, person) for role in chain.root.roles if role.name in wanted):
+        where = ", ".join(sorted(wanted))
+        raise Refusal(codes.ROOT_AMENDMENT.code, f"{person} holds no key as {where} in root {chain.root.version}")
+    entry = RoleKey(holder=person, key=new.text)
+
+    def change(role: Role) -> Role:
+        if role.name not in wanted or not _holds(role, person):
+            return role
+        return replace(role, keys=(*(e for e in role.keys if e.holder != person), entry))
+
+    return _next(chain, [change(role) for role in chain.root.roles], now_ms)
+
+
+def demanding(chain: RootChain, name: RoleName, threshold: int, now_ms: int) -> Root:
+    """So many people must sign as this role from now on."""
+    role = chain.root.role(name)
+    people = len({e.holder for e in role.keys}) if role is not None else 0
+    if not 1 <= threshold <= people:
+        raise Refusal(
+            codes.ROOT_AMENDMENT.code,
+            f"{threshold} people cannot be asked to sign as {name}: root {chain.root.version} lists {people}",
+            hints=(f"first add somebody: gridops trust add NAME --key FILE.pub --role {name}",),
+        )
+    kept = [replace(r, threshold=threshold) if r.name == name else r for r in chain.root.roles]
+    return _next(chain, kept, now_ms)
+
+
+def next_controller(chain: RootChain, key: PublicKey, *, stolen: bool, now_ms: int) -> Root:
+    """The controller's next key. Beside the present one; or, when that was stolen, in its place and in a new epoch.
+
+    A new epoch voids every grant, counter and moment that the old key ever signed, at each host that sees this root.
+    """
+    entry = RoleKey(holder=CONTROLLER, key=key.text)
+    root = _with_controller(chain, lambda keys: (entry,) if stolen else (*keys, entry), now_ms)
+    return replace(root, controller_epoch=root.controller_epoch + 1) if stolen else root
+
+
+def only_controller(chain: RootChain, now_ms: int) -> Root:
+    """The end of a rotation: of the controller's keys only the newest is believed from now on. Raises Refusal."""
+    role = chain.root.role(RoleName.CONTROLLER)
+    if role is None or len(role.keys) < 2:
+        raise Refusal(
+            codes.ROOT_AMENDMENT.code,
+            f"root {chain.root.version} names one key of the controller: no rotation is under way",
+            hints=("begin one: gridops trust rotate controller",),
+        )
+    return _with_controller(chain, lambda keys: keys[-1:], now_ms)
+
+
+def _with_controller(chain: RootChain, change: _Change, now_ms: int) -> Root:
+    kept = [replace(r, keys=change(r.keys)) if r.name == RoleName.CONTROLLER else r for r in chain.root.roles]
+    return _next(chain, kept, now_ms)
+
+
+def _holds(role: Role, person: PersonName) -> bool:
+    return any(e.holder == person for e in role.keys)
+
+
+def _next(chain: RootChain, roles: Iterable[Role], now_ms: int) -> Root:
+    return replace(renewed_root(chain, now_ms), roles=tuple(sorted(roles, key=lambda r: r.name)))

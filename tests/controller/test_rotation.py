@@ -1,0 +1,138 @@
+"""The controller's key is rotated while it works: no gap, no command twice, and a stolen one is worth nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gridops.base.codes.trust import BAD_SIGNATURE
+from gridops.base.errors import BadSetup, Refusal
+from gridops.controller.statedir import NEXT_SEED, SEED
+from gridops.disk.keyring import create_secret
+from gridops.trust import amend
+from gridops.trust.keys import MachineSigner
+from gridops.trust.root import Root, RootChain, seal_root, walk
+from tests.controller.fleet import Desk
+from tests.controller.test_memory import same
+
+NEXT = b"n" * 32
+Amend = Callable[[RootChain, int], Root]
+
+
+def both(chain: RootChain, now_ms: int) -> Root:
+    return amend.next_controller(chain, MachineSigner.from_seed(NEXT).public, stolen=False, now_ms=now_ms)
+
+
+def stolen(chain: RootChain, now_ms: int) -> Root:
+    return amend.next_controller(chain, MachineSigner.from_seed(NEXT).public, stolen=True, now_ms=now_ms)
+
+
+def commits(desk: Desk, make: Amend) -> None:
+    """People make, sign and commit the next root."""
+    fleet, chain = desk.fleet, desk.controller.soft.chain
+    made = make(chain, desk.now)
+    desk.commit({f"policies/trust/root/{made.version}.json": seal_root(made, fleet.root_signer)})
+    assert desk.controller.soft.chain.root.version == made.version
+
+
+def hears(desk: Desk) -> None:
+    """Hosts that cannot verify a directive ask for the roots, as real agents do."""
+    for agent in desk.fleet.agents.values():
+        roots = tuple(desk.state.roots)
+        agent.chain = walk(agent.chain, roots[agent.chain.root.version :])
+
+
+def key(desk: Desk) -> MachineSigner:
+    return MachineSigner.from_seed((desk.fleet.state / SEED).read_bytes())
+
+
+def test_a_rotation_has_no_gap_and_what_runs_meanwhile_runs_once(desk: Desk) -> None:
+    desk.settle(2)
+    create_secret(desk.fleet.state / NEXT_SEED, NEXT)
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.add("warm")
+    waits = desk.proposal()
+    desk.apply()
+    desk.settle(4)
+    old = desk.controller.signer.public
+    commits(desk, both)
+    desk.settle(2)
+    assert desk.controller.signer.public == old, "while both count, the one that every host knows goes on"
+    commits(desk, amend.only_controller)
+    assert desk.controller.signer.public == MachineSigner.from_seed(NEXT).public
+    assert key(desk).public == desk.controller.signer.public
+    assert not (desk.fleet.state / NEXT_SEED).exists()
+    hears(desk)
+    desk.settle(2)
+    for agent in desk.fleet.agents.values():
+        agent.finish("warm")
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    assert [len(a.room.spawned) for a in desk.fleet.agents.values() if a.room.spawned] == [1]
+    assert desk.book().applies[-1].names[-1] == waits.id
+    same(desk)
+    desk.restart()
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    desk.controller.close()
+
+
+def test_a_plan_document_from_before_a_rotation_can_still_be_applied_and_one_by_a_stolen_key_cannot(desk: Desk) -> None:
+    desk.settle(2)
+    desk.project()
+    create_secret(desk.fleet.state / NEXT_SEED, NEXT)
+    commits(desk, both)
+    commits(desk, amend.only_controller)
+    branch, waits = desk.place().branch(), desk.proposal()
+    found = branch.find(waits.id)
+    assert found is not None
+    assert desk.controller.soft.chain.plan_keys()[-1] == MachineSigner.from_seed(desk.fleet.seed).public
+    create_secret(desk.fleet.state / NEXT_SEED, b"3" * 32)
+    third = MachineSigner.from_seed(b"3" * 32).public
+    commits(desk, lambda chain, now_ms: amend.next_controller(chain, third, stolen=True, now_ms=now_ms))
+    assert desk.controller.soft.chain.plan_keys() == (third,)
+    desk.controller.close()
+
+
+def test_with_a_stolen_key_out_of_the_root_the_next_one_takes_over_in_a_new_epoch(desk: Desk) -> None:
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    thief = desk.controller.signer
+    create_secret(desk.fleet.state / NEXT_SEED, NEXT)
+    commits(desk, stolen)
+    assert desk.controller.signer.public != thief.public
+    assert desk.state.term.epoch == 2
+    alpha = desk.fleet.agents["alpha"]
+    with pytest.raises(Refusal) as caught:
+        desk.beat("alpha")  # it does not know the new key yet
+    assert caught.value.code == BAD_SIGNATURE.code
+    hears(desk)
+    desk.settle(2)
+    assert alpha.fence.term.epoch == 2
+    assert desk.ready() == ["coder/1"], "what runs goes on"
+    desk.controller.close()
+
+
+def test_a_controller_that_was_down_during_its_rotation_begins_with_the_key_that_counts(desk: Desk) -> None:
+    desk.settle(2)
+    create_secret(desk.fleet.state / NEXT_SEED, NEXT)
+    commits(desk, both)
+    chain, now_ms = desk.controller.soft.chain, desk.now
+    desk.controller.close()
+    made = amend.only_controller(chain, now_ms)
+    desk.fleet.commit({"policies/trust/root/3.json": seal_root(made, desk.fleet.root_signer)})
+    desk.start()
+    assert desk.controller.signer.public == MachineSigner.from_seed(NEXT).public
+    desk.controller.close()
+
+
+def test_a_root_that_names_neither_key_stops_a_start_and_says_so(desk: Desk) -> None:
+    desk.settle(2)
+    stranger = MachineSigner.from_seed(b"s" * 32).public
+    commits(desk, lambda chain, now_ms: amend.next_controller(chain, stranger, stolen=True, now_ms=now_ms))
+    assert "controller_key" in desk.state.alarms
+    desk.controller.close()
+    with pytest.raises(BadSetup, match="its controller key"):
+        desk.start()
