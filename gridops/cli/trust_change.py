@@ -1,4 +1,4 @@
-"""`gridops trust add`, `revoke`, `rotate`, `demand`, `renew` and `sign`: the next root document, from hand to hand until it counts.
+"""`gridops trust add`, `revoke`, `rotate`, `demand`, `renew`, `sign`: the next root, from hand to hand until it counts.
 
 Each command makes root N+1 (or takes the one that waits), signs it with the root keys at hand and writes it where it
 belongs: `policies/trust/root/` once enough people have signed, `policies/trust/draft.json` until then. What a root may

@@ -1,4 +1,4 @@
-"""`gridops trust verify` and `gridops trust doctor`: who really signed what somebody has in hand, and whether keys and root are in order.
+"""`gridops trust verify` and `doctor`: who really signed what one has in hand, and whether keys and root are in order.
 
 `verify` opens any signed document by the keys of this checkout and says who signed it; `doctor` looks at the root and
 at the keys on this machine. Both read only; whether a document counts for anything is decided where it is used.
@@ -98,7 +98,7 @@ def verify(
     answer: dict[str, object] = {
         "schema": "gridops.verify/1",
         "kind": kind,
-        "signed_by": sorted(set(signers)),
+        "signed_by": people,
         "payload": digest,
     }
     _emit(context, [line], answer)
