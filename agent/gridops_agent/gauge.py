@@ -58,11 +58,12 @@ class Gauge:
         """By device: what it was when it last answered, of the whole machine."""
         self._windows: dict[DeviceId, Window] = {}
 
-    def measure(self, ours: tuple[int, ...], planned: Mapping[DeviceId, int]) -> Look:
-        """Every device now. `ours` are the processes proved to be our engines', `planned` what they may hold."""
+    def measure(self, ours: tuple[int, ...], planned: Mapping[DeviceId, int], owing: tuple[int, ...] = ()) -> Look:
+        """Every device now. `ours` are the processes proved to be our engines', `planned` what they may hold, `owing`
+        ended ones that a driver may still list: on a card what they hold is not others' use."""
         with self._turn:
             cards = self._look()
-            found = [facts.ram(self._platform, ours), *facts.gpus(cards.cards, frozenset(ours), planned)]
+            found = [facts.ram(self._platform, ours), *facts.gpus(cards.cards, frozenset((*ours, *owing)), planned)]
             lost = self._lost(cards)
             self._remember(found, cards, lost)
             devices = tuple(self._report(device) for device in sorted(self._known))

@@ -45,7 +45,7 @@ class Measuring:
         await self._keepers.refresh()
         ours = await self._keepers.processes_of(handles)
         self.ours = ours
-        seen = await asyncio.to_thread(self._gauge.measure, ours, planned)
+        seen = await asyncio.to_thread(self._gauge.measure, ours, planned, self._releases.owing())
         await self._releases.note(seen.cards)
         self.why = seen.why
         await effects.tell_once(seen.measured)

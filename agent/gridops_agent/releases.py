@@ -53,6 +53,13 @@ class Releases:
         """What an engine was last seen to hold on cards."""
         return self._seen.get(body, ())
 
+    def owing(self) -> tuple[int, ...]:
+        """Processes that are gone and that a driver may still list: what they hold is the owing residency's, which is
+        planned for here, and nobody else's."""
+        pids = {pid for held in self._memory.host.held.values() for owed in held.owed for pid in owed.pids}
+        found = ((pid, self._platform.process(pid)) for pid in sorted(pids))
+        return tuple(pid for pid, process in found if process is None or process.zombie)
+
     async def before(self, held: Held, tell: Tell) -> None:
         """Before the first signal: what must come back is read and recorded."""
         cards = await asyncio.to_thread(self._look)

@@ -118,3 +118,36 @@ answer(asyncio.run(told(work)))
     assert warmed[:2] == ["failed", "over_ceiling"]
     assert "5.3 GiB used by others" in warmed[2]
     assert (taken, processes, held) == (1, 0, 0)
+
+
+def test_memory_that_an_ended_engine_owes_is_not_counted_as_others_use_too(driver: Driver) -> None:
+    driver.say(gpu("GPU-a", used=500))
+    said = driver.run(
+        AGENT
+        + """
+def others(agent): return next(d.external_bytes >> 20 for d in agent.memory.host.measured if d.id == GPU)
+
+async def work(agent, site):
+    warmed = await command(agent, site, warm(site))
+    await receipt(agent, warmed)
+    pid = pid_of(agent, warmed)
+    say(gpu("GPU-a", used=9_500, procs=f"{pid}:9000"))
+    await measure(agent)
+    lived = others(agent)
+    await done(agent, site, site.drain(warmed))
+    unload = await done(agent, site, site.unload(warmed))
+    await until(lambda: held_of(agent, warmed).handle is None, "its end to be seen")
+    await measure(agent)
+    owed = others(agent)
+    ram = next(d for d in agent.memory.host.measured if d.id != GPU)
+    assert ram.external_ms is not None and not any("added up" in why for why in agent._measuring.why)
+    say(gpu("GPU-a", used=9_500, procs=f"{os.getpid()}:9000"))
+    await measure(agent)
+    theirs = others(agent)
+    return [lived, unload.code, owed, theirs]
+
+answer(asyncio.run(told(work)))
+"""
+    )
+    assert said[:3] == [250, "release_stuck", 250], "of half a machine"
+    assert said[3] == 4_750, "what a living process holds is its own, whoever held it before"

@@ -3,7 +3,7 @@
 A stop is done when the process group is gone; on host RAM that is all. On a card the driver frees later, or never. So
 what the group held is remembered before the first signal, and nine tenths of it must come back per device. The
 reading that counts is what is used there less what other processes are listed to hold: others may start and end
-meanwhile. Pure; `release` (shell) reads and waits.
+meanwhile. Pure; `releases` reads and waits.
 """
 
 from __future__ import annotations
