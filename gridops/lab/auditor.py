@@ -44,8 +44,9 @@ class Auditor:
         self._open: dict[Digest, Body] = {}
         """Commands without a final receipt, withdrawn ones too: until its host says so, nothing is over."""
         self._drained: set[Digest] = set()
-        self._ready: dict[Digest, tuple[ProfileName, int]] = {}
-        """When each process that ever served was last seen to."""
+        self._noted_ms = 0
+        self._ready: dict[Digest, tuple[ProfileName, int, int]] = {}
+        """Of each process that ever served: its profile, since when, and when it was last seen to."""
 
     def look(self, now_ms: int) -> None:
         """Take note of who serves, and judge every new row. Raises Broken."""
@@ -68,7 +69,10 @@ class Auditor:
             for process in host.processes.living.values():
                 held = host.host.held.get(process.body)
                 if held is not None and held.state is ResidencyState.READY and process.listed_ms <= now_ms:
-                    self._ready[process.body] = (held.profile, now_ms)
+                    _, since_ms, last_ms = self._ready.get(process.body, ("", now_ms, now_ms))
+                    since_ms = since_ms if last_ms == self._noted_ms else now_ms
+                    self._ready[process.body] = (held.profile, since_ms, now_ms)
+        self._noted_ms = now_ms
 
     def _set(self, row: r.TargetSet, at_ms: int) -> None:
         before = None if self._target is None else plan_digest(self._target)
@@ -109,10 +113,11 @@ class Auditor:
             return
         if action.incarnation not in self._ready or any(d.cost.dip for d in target.decisions if d.profile == profile):
             return
-        if self._ready[action.incarnation][1] < now_ms:
-            return
+        _, first_ms, last_ms = self._ready[action.incarnation]
         since_ms = now_ms - self._believed_ms
-        others = [body for body, (name, at) in self._ready.items() if name == profile and at >= since_ms]
+        if last_ms < now_ms or first_ms > since_ms:
+            return  # it is gone, or so young that nobody need have heard of it
+        others = [body for body, (name, _, at) in self._ready.items() if name == profile and at >= since_ms]
         if others == [action.incarnation]:
             raise Broken("S7", f"{action.kind} {action.replica} on {action.host}: it is the only one that serves")
 

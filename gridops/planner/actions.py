@@ -181,7 +181,8 @@ class _Work:
         replica = scene.now_called(residency.replica)
         profile = scene.profile_of(replica)
         wanted = scene.wanted(profile)
-        if residency.state is not ResidencyState.READY and not scene.yields(host, residency):
+        serves = residency.state is ResidencyState.READY or _comes_back(residency)
+        if not serves and not scene.yields(host, residency):
             return None
         if (coming := self.turns.unfetched(host, replica)) is not None:
             return f"the files of {coming}, which takes its place"
@@ -212,6 +213,11 @@ class _Work:
 
     def _add(self, action: Action, replica: ReplicaId, waits_for: str | None = None) -> None:
         self.steps.append(Step(action, self.scene.class_of(action, replica), replica, waits_for))
+
+
+def _comes_back(residency: Residency) -> bool:
+    """It has served, and its host starts it again: it may serve sooner than what takes its place."""
+    return residency.state in (ResidencyState.LOADING, ResidencyState.WARMING) and residency.restarts > 0
 
 
 def _warm(scene: Scene, a: Assignment) -> Warm:

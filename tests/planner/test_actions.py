@@ -161,6 +161,17 @@ def test_a_move_makes_before_it_breaks() -> None:
     assert told(steps(paused, made)) == ["drain c/1 ant: c/1 to be ready on bee"]
 
 
+@pytest.mark.parametrize("coming", [ResidencyState.LOADING, ResidencyState.WARMING])
+def test_what_comes_back_is_kept_until_what_takes_its_place_serves(coming: ResidencyState) -> None:
+    """It died and its host starts it again, so it may serve sooner; what never served is not waited for."""
+    fleet = drained(converged(profile("c")), "ant")
+    made = fleet.plan()
+    back = alter(fleet, "c/1", state(coming, restarts=1))
+    assert told(steps(back, made))[-1] == "drain c/1 ant: c/1 to be ready on bee"
+    first = alter(fleet, "c/1", state(coming, restarts=0))
+    assert "drain c/1 ant" in told(steps(first, made))
+
+
 def test_a_drained_process_is_stopped_once_it_is_idle() -> None:
     fleet = converged(profile("c"))
     gone = fleet.but(profiles=())
