@@ -19,6 +19,9 @@ LOG = logging.getLogger("gridops_agent")
 
 KEPT_S = 600.0
 """So long an alarm is shown after it was last met, where nothing tells that it is over."""
+LOOKED_FOR_S = 10.0
+"""So long what is met again at each look of the watch, twice a second, while it lasts."""
+LOOKED_FOR = frozenset({codes.DRAIN_TIMEOUT.code})
 LASTING = frozenset({codes.LEDGER_DAMAGED.code})
 """Until the agent starts anew: a person has to look."""
 _NUMBERS = re.compile(r"\d+")
@@ -61,5 +64,5 @@ class Alarms:
         return tuple(
             f"{code}: {alarm.text}"
             for (code, _), alarm in self._standing.items()
-            if code in LASTING or now_s - alarm.met_s < KEPT_S
+            if code in LASTING or now_s - alarm.met_s < (LOOKED_FOR_S if code in LOOKED_FOR else KEPT_S)
         )

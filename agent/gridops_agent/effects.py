@@ -43,7 +43,7 @@ from gridops_agent.loads import Loads
 from gridops_agent.memory import Memory
 from gridops_agent.starts import Starts
 from gridops_agent.stops import Stops
-from gridops_agent.tools import Says, Tools
+from gridops_agent.tools import Alerts, Says, Tools
 
 LOG = logging.getLogger("gridops_agent")
 LEDGER_RETRY_S = 2.0
@@ -55,7 +55,7 @@ Work = Callable[[Digest], Coroutine[Any, Any, None]]
 class Listeners:
     """Who hears what does not concern processes."""
 
-    warn: Callable[[str, str], None]
+    warn: Alerts
     beat_soon: Callable[[], None]
 
 

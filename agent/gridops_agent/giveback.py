@@ -25,7 +25,7 @@ async def give_back(body: Digest, memory: Memory, stops: Stops, says: Says) -> N
     work = await stops.in_flight(held)
     if work and not stops.hangs(held):
         words = f"{held.replica}: {work}; nothing is cut, and its memory is given back when that ends"
-        says.warn(codes.DRAIN_TIMEOUT.code, words)
+        says.warn(codes.DRAIN_TIMEOUT.code, words, held.replica)
         return
     try:
         if not await says.tell_once(GiveBack(body)):
@@ -35,7 +35,8 @@ async def give_back(body: Digest, memory: Memory, stops: Stops, says: Says) -> N
     # From here on the front lets nobody in; who came in before that moment still has his answer.
     steps = await stops.idle(held)
     if steps is HUNG_STEPS:
-        says.warn(codes.ENGINE_HUNG.code, f"{held.replica}: {UNTOLD} after {HUNG_S:g} s, and no request is with it")
+        words = f"{held.replica}: {UNTOLD} after {HUNG_S:g} s, and no request is with it"
+        says.warn(codes.ENGINE_HUNG.code, words, held.replica)
     left = await stops.end(held, held.handle, steps)
     if left.code is None:
         await says.tell(Died(body, "stopped to give memory back"))

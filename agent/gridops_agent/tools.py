@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import aiohttp
 
@@ -24,6 +25,12 @@ from gridops_agent.releases import Releases
 Tell = Callable[[Event], Awaitable[bool]]
 
 
+class Alerts(Protocol):
+    """Shows people a coded text. `about` tells one cause from another of the same code."""
+
+    def __call__(self, code: str, text: str, about: str = "") -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Says:
     """How news is told. What must not happen if it cannot be remembered is told once."""
@@ -32,8 +39,7 @@ class Says:
     """Waits for as long as the ledger cannot be written. True when the effect may go on."""
     tell_once: Tell
     """Raises Unwritable instead."""
-    warn: Callable[[str, str], None]
-    """Shows people a coded text."""
+    warn: Alerts
 
 
 @dataclass(frozen=True, slots=True)

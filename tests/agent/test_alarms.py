@@ -11,7 +11,7 @@ import pytest
 from gridops.base import limits
 from gridops.base.errors import Refusal
 from gridops.model.snapshot import HostState
-from gridops_agent.alarms import KEPT_S, Alarms
+from gridops_agent.alarms import KEPT_S, LOOKED_FOR_S, Alarms
 from gridops_agent.core.events import StateChanged
 from gridops_agent.core.protection import Verdict
 from gridops_agent.ledger import Ledger, Unwritable
@@ -54,6 +54,16 @@ def test_what_nobody_ends_goes_after_a_while_but_damage_stays() -> None:
     assert len(board.alarms.now()) == 2
     board.now_s = KEPT_S
     assert board.alarms.now() == ("ledger_damaged: set aside",)
+
+
+def test_what_a_look_finds_twice_a_second_is_over_soon_after_it_finds_it_no_more() -> None:
+    board = Board()
+    for board.now_s in (0.0, 5.0):
+        for replica in ("coder/1", "chat/1"):
+            board.alarms.warn("drain_timeout", f"{replica}: 1 requests are in flight", replica)
+    assert len(board.alarms.now()) == 2
+    board.now_s = 5.0 + LOOKED_FOR_S
+    assert board.alarms.now() == ()
 
 
 def test_the_one_longest_not_met_makes_room() -> None:
