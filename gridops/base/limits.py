@@ -194,6 +194,9 @@ ERRANDS_APPROVED = 64
 """Advised steps on disks for which people's word is kept, in one scope."""
 GGUF_TENSORS = 1 << 16
 GGUF_KEYS = 1 << 16
+GGUF_KEYS_BYTES = 4 << 20
+"""Names of all keys of a header together, which are remembered to find one that stands twice. Each alone may have
+64 KiB, and real ones have fifty bytes. Double: a hostile header takes as much more RAM; half: nothing real."""
 GGUF_TEXT_BYTES = 16 << 20
 GGUF_TEXTS = 1 << 22
 """Texts in the arrays of a header, all together: the largest vocabularies have a quarter of a million, and merges as

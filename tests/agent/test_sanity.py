@@ -6,6 +6,7 @@ import hashlib
 import json
 import struct
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gguf import GGML_QUANT_SIZES
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gridops.base import limits
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest
 from gridops.model.profile import Artifact, ArtifactFile
@@ -110,6 +112,18 @@ def test_a_hostile_gguf_is_refused_for_what_it_is_and_costs_nothing(tmp_path: Pa
     began = time.process_time()
     assert why in judged(tmp_path, raw)
     assert time.process_time() - began < 0.5
+
+
+def test_names_of_keys_are_remembered_within_a_bound(tmp_path: Path) -> None:
+    """As many as are allowed, each as long as one may be, would be four gigabytes of the host's RAM."""
+    keys = tuple(number(b"%08d" % n + bytes(60_000), 1) for n in range(limits.GGUF_KEYS_BYTES // 60_000 + 2))
+    raw = made(keys=keys)
+    tracemalloc.start()
+    try:
+        assert "a key is" in judged(tmp_path, raw)
+        assert tracemalloc.get_traced_memory()[1] < 2 * limits.GGUF_KEYS_BYTES
+    finally:
+        tracemalloc.stop()
 
 
 def test_texts_are_counted_over_all_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,9 +91,10 @@ class _Header:
     def _keys(self, count: int) -> int:
         """The alignment, by the keys."""
         seen: set[bytes] = set()
-        alignment = 32
+        alignment, left = 32, limits.GGUF_KEYS_BYTES
         for _ in range(count):
-            key = self._text(_KEY_BYTES, "a key")
+            key = self._text(min(_KEY_BYTES, left), "a key")
+            left -= len(key)
             if not key or key in seen:
                 raise Unsound(f"the key {_shown(key)} stands twice" if key else "a key has no name")
             seen.add(key)
