@@ -231,6 +231,22 @@ def test_a_word_counts_once_and_only_in_its_scope(fleet: Fleet) -> None:
     assert desk.book().errands == {}
 
 
+def test_a_word_outlives_the_controller_that_heard_it(fleet: Fleet) -> None:
+    desk = recommended(fleet, prefetch())
+    alpha(desk).room.slow = {"load"}
+    desk.ask("errand", errand=shown(desk).errand)
+    said = desk.book().errands
+    assert len(said) == 1
+    desk.restart()
+    assert desk.book().errands == said
+    alpha(desk).room.slow = set()
+    desk.settle(3)
+    advised(desk, prefetch())
+    desk.settle(3)
+    assert done(desk) == ["load"]
+    assert desk.book().errands == {}
+
+
 def test_who_may_is_as_for_an_approval(fleet: Fleet) -> None:
     desk = recommended(fleet, prefetch())
     (step,) = desk.controller.soft.scope(DEFAULT).errands
