@@ -1,4 +1,4 @@
-"""The controller's key is changed under a running fleet, in the middle of an action: nothing stops, nothing runs twice."""
+"""The controller's key is changed under a running fleet, in mid-action: nothing stops, and nothing runs twice."""
 
 from __future__ import annotations
 
