@@ -70,19 +70,19 @@ def _by_size(puzzle: Puzzle) -> int:
 
 def _fillable(puzzle: Puzzle, many: dict[int, int], room: list[int]) -> list[int]:
     """How much of each host's room pieces can take at most: sums of their sizes, and nothing between those."""
-    sizes: list[set[tuple[int, int]]] = [set() for _ in room]
+    ways: list[dict[tuple[int, int], int]] = [{} for _ in room]
     for kind in sorted(many):
         rules = puzzle.kinds[kind]
         for host, options in rules.options.items():
-            sizes[host].update((o.need * o.count, min(many[kind], rules.most_here)) for o in options)
+            ways[host] |= {(kind, o.need * o.count): min(many[kind], rules.most_here) for o in options}
     for piece, spot in zip(puzzle.pieces, puzzle.at, strict=True):
         for one in (piece.home, spot):
             if one is not None:
-                sizes[one.host].add((one.option.need * len(one.pools), many[piece.kind]))
+                ways[one.host][piece.kind, one.option.need * len(one.pools)] = many[piece.kind]
     known: dict[tuple[int, Sizes], int] = {}
     found = []
-    for whole, ways in zip(room, sizes, strict=True):
-        key = whole, tuple(sorted(ways))
+    for whole, here in zip(room, ways, strict=True):
+        key = whole, tuple(sorted((size, count) for (_, size), count in here.items()))
         if key not in known:
             known[key] = _fill(*key)
         found.append(known[key])

@@ -48,6 +48,8 @@ def test_no_placement_is_below_the_bound(seed: int) -> None:
     chance = random.Random(seed)
     room = [chance.randrange(5, 40) * 1_000 + chance.randrange(1_000) for _ in range(3)]
     sizes = [chance.randrange(2, 25) * 1_000 + chance.randrange(1_000) for _ in range(4)]
+    if seed % 2:
+        sizes[1] = sizes[0]
     counts = [chance.randrange(1, 4) for _ in sizes]
     made = made_of(room, sizes, counts)
     assert least_unmet(made, WIDE) <= sum(counts) - max(placements(room, sizes, counts))
@@ -63,6 +65,11 @@ def test_sums_have_no_more_of_a_kind_than_a_host_may_hold() -> None:
     # 5 + 7 + 7 would fill a host, and leave room for a fifth; of each kind there is one on a host, and 5 + 13 is most.
     made = made_of([19_000] * 2, [5_000, 7_000, 13_000], [2, 2, 2])
     assert least_unmet(made, WIDE) == 2
+
+
+def test_two_kinds_of_one_size_fill_a_host_together() -> None:
+    made = made_of([22_000] * 2, [11_000, 11_000, 12_000], [2, 2, 1])
+    assert least_unmet(made, WIDE) == 1
 
 
 def test_sums_are_told_apart_that_differ_by_more_than_a_cell_for_each_piece() -> None:
