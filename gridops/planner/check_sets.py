@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from gridops.base.ids import HostId, ReplicaId
 from gridops.model.plan import Assignment, DecisionKind, Launch
+from gridops.planner.check_places import process
 from gridops.planner.check_seats import known_needs
 from gridops.planner.check_view import View
 
@@ -102,17 +103,13 @@ def _no_room(view: View, host: HostId, traffic: _Traffic) -> str | None:
 
 
 def _bytes(view: View, a: Assignment) -> tuple[int, int]:
-    """The least and the most that a seat of the parent may be counted with: as it was, or as its config is known today.
-
-    A command that no config makes any more, of a profile that goes on, may go by another one's numbers: anything.
-    """
-    was, launch = a.device_bytes, view.old_launches.get(a.launch)
-    name = next((new for new, old in view.names.items() if old == a.profile), a.profile)
-    if name not in view.profiles:
-        return was, was + a.host_bytes
+    """The least and the most that a seat of the parent may be counted with: as it was, or as its config is known today,
+    whatever that is called by now."""
+    was, name = a.device_bytes, next((new for new, old in view.names.items() if old == a.profile), a.profile)
+    launch = process(view.profiles.get(name), view.old_launches.get(a.launch))
     known = known_needs(view, replace(a, profile=name), launch) if launch is not None else []
-    sizes = [was, *(device for device, _ in known)]
-    return (min(sizes) if known else 0), max(was + a.host_bytes, *(device + beside for device, beside in known), 0)
+    least = min(was, *(device for device, _ in known), was)
+    return least, max(was + a.host_bytes, *(device + beside for device, beside in known), 0)
 
 
 def _command(old: Launch, new: Launch) -> Iterator[tuple[str, str, str]]:

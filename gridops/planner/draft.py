@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId, replica_key, split_replica
+from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, replica_key, split_replica
 from gridops.base.units import counted
 from gridops.model.plan import Assignment, Cause, CauseKind, Choice, HostLine, Launch, Seat
 from gridops.model.profile import Downtime, Profile
 from gridops.planner.capacity import Board, Offer, admits, bad_company, residency_claim
 from gridops.planner.host_board import Claim, HostBoard
-from gridops.planner.incumbents import Incumbent, Verdict, names_of
+from gridops.planner.incumbents import Incumbent, Verdict, names_of, process_of
 from gridops.planner.recall import Shelf
 from gridops.planner.sizing import Size
 from gridops.planner.targets import Targets
@@ -167,9 +167,13 @@ def may_dip(item: Item) -> bool:
     return item.profile.downtime is Downtime.ALLOWED or item.origin is None or not item.origin.ready
 
 
-def is_same_place(origin: Incumbent, devices: tuple[DeviceId, ...], launch: Digest) -> bool:
-    """Nothing would be started there: the process goes on, with all that it was started with."""
-    return origin.assignment.seat.devices == devices and origin.assignment.launch == launch
+def is_same_place(origin: Incumbent, claim: Claim, launch: Launch) -> bool:
+    """Nothing would be started there: the process goes on, with all that it was started with, whatever it is called.
+
+    As what it is and with what it takes, it may be given its place once more; that changes nothing.
+    """
+    same = origin.assignment.seat.devices == claim.devices and process_of(origin.launch) == process_of(launch)
+    return same and (origin.launch != launch or origin.claim != claim)
 
 
 class _Homes:

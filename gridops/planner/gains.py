@@ -38,7 +38,9 @@ def named(draft: Draft, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
             causes[d.replica] = replace(d.cause, detail=words)
     for_others -= causes.keys()
     for d in movers:
-        found = _gainers(d, arriving, for_others) or _of_its_set(d, decisions, for_others)
+        there = _gainers(d, arriving, for_others)
+        with_it = _of_its_set(d, decisions, for_others)
+        found = [r for r in there if r in with_it] or with_it or there
         if d.replica not in causes and found:
             causes[d.replica] = replace(d.cause, detail=f"{WORDS[d.cause.kind]} {names(found)}")
     return tuple(
@@ -62,22 +64,21 @@ def _gainers(
 ) -> list[ReplicaId]:
     """Newcomers to the host, and to those that somebody left for it; who only makes room itself is none of them."""
     assert decision.source is not None, "it leaves a place"
-    hosts, found = [decision.source.host], dict[ReplicaId, Decision]()
+    hosts, found = [decision.source.host], set[ReplicaId]()
     for one in hosts:
         for d in arriving.get(one, ()):
             if d.replica == decision.replica:
                 continue
             if d.replica not in for_others:
-                found[d.replica] = d
+                found.add(d.replica)
             if d.source is not None and d.source.host not in hosts:
                 hosts.append(d.source.host)
-    together = [r for r, d in found.items() if d.change_set == decision.change_set]
-    return sorted(together or found, key=replica_key)
+    return sorted(found, key=replica_key)
 
 
 def _of_its_set(decision: Decision, decisions: Sequence[Decision], for_others: set[ReplicaId]) -> list[ReplicaId]:
-    """Whoever comes in the same change set: it made a price or a count smaller for them."""
-    come = (d for d in decisions if d.target is not None and d.change_set == decision.change_set)
+    """Whoever comes in the same change set: to the place, or for a price that was made smaller."""
+    come = (d for d in decisions if d.target not in (None, d.source) and d.change_set == decision.change_set)
     return sorted((d.replica for d in come if d.replica not in for_others), key=replica_key)
 
 

@@ -272,11 +272,9 @@ def _offer(draft: Draft, host: HostId, ask: Ask, item: Item) -> Offer | None:
     if gone := item.replica not in board.hosts[host].desired:
         board.back(host, origin.claim)
     offer = board.offer(host, ask, instead=item.replica)
-    launch = draft.world.recall.digests.of(ask.way.launch)
-    if isinstance(offer, Offer) and (not offer.breaks or may_dip(item)):
-        stays = is_same_place(origin, offer.claim.devices, launch)
-        if not stays or origin.claim == offer.claim:
-            return offer
+    good = isinstance(offer, Offer) and (not offer.breaks or may_dip(item))
+    if good and isinstance(offer, Offer) and not is_same_place(origin, offer.claim, ask.way.launch):
+        return offer
     if gone:
         board.take(host, item.replica, runs=origin.runs)
     return None

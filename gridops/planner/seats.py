@@ -273,8 +273,7 @@ class Seats:
             offer = self.draft.board.offer(host, Ask(item.replica, item.profile, way), instead=item.replica)
             if not isinstance(offer, Offer) or (offer.breaks and not may_dip(item)):
                 continue
-            launch, same = self.draft.world.recall.digests.of(way.launch), item.origin.claim == offer.claim
-            if not same and is_same_place(item.origin, offer.claim.devices, launch):
+            if is_same_place(item.origin, offer.claim, way.launch):
                 continue  # it is the very process that cannot stay as it is, and gives nothing back
             found.append(Candidate(self._own_rank(item, opening, place, offer), host, way.launch, offer))
         return min(found) if found else None

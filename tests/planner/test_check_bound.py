@@ -249,3 +249,27 @@ def test_what_runs_already_where_it_is_placed_needs_no_room() -> None:
     grown = full.but(parent=parent, profiles=(profile("c", gib=12), profile("d", gib=14)))
     made = grown.plan()
     assert [(d.kind, d.replica) for d in made.decisions] == [(DecisionKind.PLACE, ReplicaId("d/1"))]
+
+
+def test_an_arrival_torn_from_who_gives_up_another_command_is_noticed() -> None:
+    """Nobody's file knows the old command any more: it counts as it was, whether its profile goes on or is gone."""
+    start = Fleet(hosts=(host("h0"),), profiles=(profile("c", gib=18),))
+    start = start.applied(start.plan())
+    smaller = profile("c", configs=(config("c-q4", 4, context=8192),))
+    for mine in ((smaller,), ()):
+        fleet = start.but(profiles=(*mine, profile("n", gib=12)))
+        made = plan(fleet.inputs())
+        assert len({d.change_set for d in made.to_do}) == 1
+        notes = check(torn(made), fleet.inputs())
+        assert any("another one gives it up" in note for note in notes), mine
+
+
+def test_a_device_that_was_too_full_before_is_no_change_sets_fault() -> None:
+    """Who stands on the smaller device is of a profile that is gone, and leaves in a change set of its own."""
+    start = Fleet(hosts=(host("h0", (24, 24)),), profiles=(profile("g", gib=22),))
+    start = start.applied(start.plan())
+    (there,) = start.parent.placement if start.parent is not None else ()
+    sizes = (20, 24) if there.seat.devices == ("gpu0",) else (24, 20)
+    made = start.but(hosts=(host("h0", sizes),), reports={}, profiles=(profile("n", gib=21),)).plan()
+    assert sorted(d.kind for d in made.to_do) == [DecisionKind.PLACE, DecisionKind.REMOVE]
+    assert len({d.change_set for d in made.to_do}) == 2

@@ -280,3 +280,28 @@ def test_who_is_needed_since_others_were_moved_to_narrower_configs_looks_once_mo
     made = make_fleet(rolled(1306568)).plan()
     assert any(n.startswith("code: 4 replicas with 7 lanes suffice, more than the 3") for n in made.report.notes)
     assert not [u.replica for u in made.report.unplaced if u.replica.startswith("code/")]
+
+
+def test_who_is_more_than_was_hoped_for_stands_in_as_many_failure_domains() -> None:
+    """One with many lanes was hoped for, and it takes two with few: they are two to spread, one rack being nearer."""
+    narrow = two(8, 1, spread=Spread(by="rack", min=2), max_per_host=None)
+    near, far = host("near", (48,), rack="r1"), host("far", rack="r2")
+    fleet = Fleet(
+        hosts=(near, far), profiles=(replace(narrow, configs=(config("large", 50, lanes=8), narrow.configs[1])),)
+    )
+    fleet = fleet.reporting("near", cached=(narrow.configs[1].artifact.files[0].sha256,))
+    made = plan_for(fleet, 2)
+    assert lanes_of(made) == [1, 1]
+    assert sorted(a.seat.host for a in made.placement) == ["far", "near"]
+
+
+def test_who_is_gone_with_its_host_and_not_needed_goes_for_that_reason() -> None:
+    """Two stood on hosts that are no longer declared. One finds a seat so wide that the other is too many."""
+    wide = two(1, 8)
+    old = replace(wide, replicas_min=2, configs=(config("old", 10),))
+    gone = Fleet(hosts=(host("x"), host("y")), profiles=(old,))
+    gone = gone.applied(gone.plan(), later_ms=HOUR)
+    fleet = gone.but(hosts=SMALL[:1], profiles=(wide,), reports={}, parent=gone.parent)
+    made = plan_for(fleet, 3)
+    assert [(d.kind, d.replica) for d in made.decisions] == [(DecisionKind.MOVE, "c/1"), (DecisionKind.REMOVE, "c/2")]
+    assert made.decisions[1].cause.detail == "host y is no longer declared"

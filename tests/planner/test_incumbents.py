@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.codes import placement as codes
-from gridops.base.ids import HostId
+from gridops.base.ids import HostId, ProfileName
 from gridops.model.fleet import Absence, HostKey, OnReturn
 from gridops.model.plan import CauseKind
 from gridops.model.policy import ActionClass, Heartbeat, MassStale, PlanningPolicy, Risk
@@ -295,3 +295,18 @@ def test_who_does_not_fit_beside_others_any_more_goes_to_another_card_of_its_hos
     made = fleet.reporting("ant", devices=with_external(heard, "gpu0", 16).devices).plan()
     assert decisions(made) == ["move c/1 ant -> ant"]
     assert [a.seat.devices for a in made.placement] == [("gpu1",), ("gpu0",)]
+
+
+@pytest.mark.parametrize("name", ["c", "b"])
+def test_who_is_crowded_out_does_not_shrink_on_its_own_card(name: str) -> None:
+    """Its file says less of it by now, which would fit; the process goes on with what it has, under whatever name."""
+    was = profile("c", gib=10)
+    fleet = converged(was, hosts=(host("ant"),))
+    again = replace(was, name=ProfileName(name), renamed_from=ProfileName("c") if name != "c" else None)
+    fleet = fleet.but(profiles=(again,))
+    fleet = fleet.applied(fleet.plan())
+    (heard,) = fleet.snapshot().hosts
+    smaller = replace(again, configs=(config("c-q4", 4),))
+    made = fleet.but(profiles=(smaller,)).reporting("ant", devices=with_external(heard, "gpu0", 16).devices).plan()
+    assert made.to_do == ()
+    assert [a.device_bytes >> 30 for a in made.placement] == [10]
