@@ -69,7 +69,7 @@ async def test_a_request_that_waits_for_a_hung_engine_is_never_cut(site: Site) -
         await asyncio.sleep(HUNG_S + 2)
         assert pid_of(agent, body) == pid
         assert not held_of(agent, body).offload
-        assert any(alarm.startswith("drain_timeout: tiny/1: 1 requests") for alarm in agent.alarms.now())
+        assert any(alarm.startswith("drain_timeout: tiny/1: 1 request ") for alarm in agent.alarms.now())
         waiting.cancel()
         await until(is_(agent, body, ResidencyState.OFFLOADED), "the memory to come back once nobody waits")
         assert site.processes() == []
