@@ -18,7 +18,7 @@ from gridops.model.profile import Colocation, PlacementRules
 from gridops.model.snapshot import ResidencyState
 from gridops.planner import authority, check_causes, check_places, constants, standing
 from gridops.planner.check_causes import causes
-from gridops.planner.check_gains import displaced
+from gridops.planner.check_gains import displaced, gainers
 from gridops.planner.check_leaves import leaves
 from gridops.planner.check_view import View
 from tests.planner.contest import HIGH, LOW
@@ -200,3 +200,23 @@ def test_a_pretext_is_no_reason_to_give_way() -> None:
 def test_numbers_of_the_checker_are_those_of_the_planner() -> None:
     assert check_causes.FORECAST_VALID_MS == constants.FORECAST_VALID_MS
     assert check_places.REPLACE_AFTER_MS == standing.REPLACE_AFTER_MS
+
+
+def test_who_is_named_comes_somewhere_also_where_nobody_comes_to_what_was_left() -> None:
+    """As where a host was given up for its price: then anybody may be meant who comes."""
+    fleet = also(crowd(LOW, profile("d", gib=1)), HIGH)
+    view = View(made := fleet.plan(), fleet.inputs(), partial=False)
+    d = first(made, DecisionKind.REMOVE, K.DISPLACED)
+    assert gainers(view, replace(d, cause=replace(d.cause, detail="gives way to high/1")), HostId("x")) is None
+    assert gainers(view, replace(d, cause=replace(d.cause, detail="gives way to d/1")), HostId("x")) is not None
+
+
+def test_a_drained_host_is_no_reason_to_take_somebody_away() -> None:
+    """It is drained, and that is why its replica moves; the other is one too many by the file."""
+    fleet = drained(converged(profile("c", 2)).but(profiles=(profile("c", 1),)), "bee")
+    made = fleet.plan()
+    d = first(made, DecisionKind.REMOVE, K.INTENT)
+    assert d.source is not None
+    assert d.source.host == BEE
+    (note,) = reasons_against(told(made, d, Cause(kind=K.DRAIN, detail="fan alarm")), fleet)
+    assert "stays until it has another place" in note

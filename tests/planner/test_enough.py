@@ -305,3 +305,15 @@ def test_who_is_gone_with_its_host_and_not_needed_goes_for_that_reason() -> None
     made = plan_for(fleet, 3)
     assert [(d.kind, d.replica) for d in made.decisions] == [(DecisionKind.MOVE, "c/1"), (DecisionKind.REMOVE, "c/2")]
     assert made.decisions[1].cause.detail == "host y is no longer declared"
+
+
+def test_who_widens_takes_nobody_away_until_it_has_stood_with_its_new_lanes() -> None:
+    """Three with a lane each; the file says four lanes now. First they change, all three; then two are too many."""
+    narrow = profile("c", 0, replicas_max=8, max_per_host=None, configs=(config("q", 6, lanes=1),))
+    start = Fleet(hosts=SMALL[:3], profiles=(narrow,))
+    start = start.applied(plan_for(start, 3), later_ms=HOUR)
+    wide = start.but(profiles=(replace(narrow, configs=(config("q", 6, lanes=4),)),))
+    made = plan_for(wide, 3)
+    assert [d.kind for d in made.to_do] == [DecisionKind.CHANGE] * 3
+    rested = wide.applied(made, later_ms=HOUR)
+    assert [d.kind for d in plan_for(rested, 3).to_do] == [DecisionKind.REMOVE] * 2

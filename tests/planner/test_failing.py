@@ -459,3 +459,11 @@ def test_half_and_twice_of_the_constants_do_what_their_rows_say(factor: str) -> 
             fleet = decided(*hosts, learned=lesson(*(failed(h.id) for h in hosts[:n])))
             tried += bool(plan(fleet.inputs()).to_do)
     assert tried + 1 == scale[1]
+
+
+def test_a_repaired_host_is_asked_again_by_a_pin_and_not_by_itself() -> None:
+    fleet = decided()
+    stands = fleet.applied(fleet.plan()).but(learned=lesson(failed("bee", 9)))
+    assert stands.plan().to_do == ()
+    pinned = replace(C, placement=PlacementRules(pins=(HostId("bee"),)))
+    assert decisions(stands.but(profiles=(pinned,)).plan()) == ["move c/1 ant -> bee"]
