@@ -55,6 +55,7 @@ def nobody(profile: ProfileName) -> ReplicaId:
     return ReplicaId(f"{profile}/0")
 
 
+@lru_cache(maxsize=REPLICA_NAMES_KEPT)
 def split_replica(replica: str) -> tuple[ProfileName, int]:
     """Profile and number of a replica id. Raises ValueError for anything that is not one."""
     match = _REPLICA.fullmatch(replica)

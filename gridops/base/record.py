@@ -13,10 +13,10 @@ of which large ones are made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from operator import is_
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 
 from gridops.base import canon, limits
 from gridops.base.ids import Digest
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pydantic_core import SchemaSerializer
 
 T = TypeVar("T")
+Slots: TypeAlias = dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]]
 
 
 class Malformed(ValueError):
@@ -49,12 +50,27 @@ def record(cls: type[T]) -> type[T]:
 def with_one(value: T, field: str, to: object) -> T:
     """What `replace` makes with one other field, in a third of its time: for records that come in hundreds."""
     kind = type(value)
-    if field not in kind.__slots__ or hasattr(kind, "__post_init__"):  # type: ignore[attr-defined]
+    slots = _slots(kind)
+    if field not in slots:
         return replace(value, **{field: to})  # type: ignore[type-var]
     made = object.__new__(kind)
-    for name in kind.__slots__:  # type: ignore[attr-defined]
-        object.__setattr__(made, name, getattr(value, name))
-    object.__setattr__(made, field, to)
+    for get, put in slots.values():
+        put(made, get(value))
+    slots[field][1](made, to)
+    return made
+
+
+_known_slots: dict[Any, Slots] = {}
+
+
+def _slots(kind: Any) -> Slots:
+    """How each field is read and written, frozen or not; nothing where more is done to a new one than that."""
+    known = _known_slots.get(kind)
+    if known is not None:
+        return known
+    names = () if hasattr(kind, "__post_init__") else kind.__slots__
+    slots = {name: getattr(kind, name) for name in names}
+    made = _known_slots[kind] = {name: (slot.__get__, slot.__set__) for name, slot in slots.items()}
     return made
 
 

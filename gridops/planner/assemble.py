@@ -30,7 +30,7 @@ from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.enough import Settled
 from gridops.planner.gains import named
 from gridops.planner.incumbents import Incumbent, Verdict, mark
-from gridops.planner.learned import experience_of
+from gridops.planner.learned import Experience, experience_of
 from gridops.planner.recall import Shelf
 from gridops.planner.report import notes, shortfalls, waiting
 from gridops.planner.targets import Targets, terms_of
@@ -155,7 +155,8 @@ def _reasons(
             ending.add(item.origin.former)
     beside = () if world.mass_stale else strays(world.inputs)  # after mass silence nothing is taken away
     ending.update(s.replica for s in beside if s.profile not in world.profiles)
-    costs = {r: _cost(world, s) for r, s in draft.seats.items() if s.cause is not None or r in again}
+    told = experience_of(world)
+    costs = {r: _cost(world, told, s) for r, s in draft.seats.items() if s.cause is not None or r in again}
     return Reasons(
         causes,
         costs,
@@ -198,11 +199,10 @@ def _cause_of_staying(seat: Seated, changed: Mapping[ProfileName, Cause]) -> Cau
     return changed.get(seat.assignment.profile)
 
 
-def _cost(world: World, seat: Seated) -> Cost:
+def _cost(world: World, told: Experience, seat: Seated) -> Cost:
     """Bytes to copy and time to start on the target: as learned there, else by the link, else the profile's guess."""
-    start = experience_of(world).start(
-        world.profiles[seat.assignment.profile], seat.launch, world.hosts[seat.assignment.seat.host]
-    )
+    profile, view = world.profiles[seat.assignment.profile], world.hosts[seat.assignment.seat.host]
+    start = told.start(profile, seat.launch, view)
     return Cost(
         copy_bytes=start.copy_bytes, start_ms=start.all_ms, dip=int(seat.dip), learned=True if start.learned else None
     )

@@ -37,6 +37,8 @@ ORDER = (DecisionKind.PLACE, DecisionKind.MOVE, DecisionKind.CHANGE, DecisionKin
 """How decisions are shown: what adds first, what takes away last."""
 
 
+NO_COST = Cost()
+
 Unnumbered: TypeAlias = "partial[Decision]"
 """A decision without its number: it is made once, when its place in the order is known."""
 
@@ -233,7 +235,7 @@ def _decision(
     if cause is None:
         what = ", ".join(f"{c.field} {c.old} => {c.new}" for c in changes[:2]) or "placement differs"
         cause = Cause(kind=CauseKind.INTENT, detail=what)
-    cost = reasons.costs.get(new.replica, Cost())
+    cost = reasons.costs.get(new.replica, NO_COST)
     group, risk = classify(kind, cause.kind, Traits(empty=reasons.empty, gentle=gentle, dips=cost.dip > 0))
     return partial(
         Decision,

@@ -125,11 +125,12 @@ class Experience:
         name, host = config.config if isinstance(config, Launch) else config.name, view.host.id
         about = Key(profile.name, name, revision_of(config.artifact)) if self._times else None
         fetched = self.times(TimeKind.FETCH, about).get(host)
-        whole = sum(f.size_bytes for f in config.artifact.files)
-        copy = sum(f.size_bytes for f in config.artifact.files if f.sha256 not in view.cached)
-        rate = next((n.rate_bps for n in view.host.links if n.name == "download"), 0)
-        fetch_ms = 0
+        copy = sum([f.size_bytes for f in config.artifact.files if f.sha256 not in view.cached])
+        fetch_ms = rate = 0
+        if copy:
+            rate = next((n.rate_bps for n in view.host.links if n.name == "download"), 0)
         if copy and fetched is not None:
+            whole = sum(f.size_bytes for f in config.artifact.files)
             full = blend(whole * 8_000 // rate if rate else profile.timing.load_ms, fetched)
             fetch_ms = full * copy // whole
         elif copy:

@@ -111,6 +111,8 @@ class _Maker:
         """What runs where a replica stands."""
         self._started: dict[tuple[ProfileName, int, int], tuple[int, int]] = {}
         """Bytes of those who stand on a host, by profile and config: per device, and of RAM."""
+        self._stands: dict[tuple[object, ...], Option] = {}
+        """How replicas stand now: most of a profile stand alike."""
         self.movers: list[Mover] = []
         self.spots: list[Spot | None] = []
 
@@ -164,30 +166,36 @@ class _Maker:
             host = self.host.get(self.grid.row.get(origin.host, -1)) if origin is not None else None
             if origin is None or host is None or origin.verdict is Verdict.RELEASE:
                 continue
-            configs = [c.name for c in self.draft.world.profiles[mover.profile].configs]
-            if origin.launch.config in configs:
-                key = mover.profile, host, configs.index(origin.launch.config)
+            profile, was = self.draft.world.profiles[mover.profile], origin.assignment
+            config = next((n for n, c in enumerate(profile.configs) if c.name == origin.launch.config), None)
+            if config is not None:
+                key = mover.profile, host, config
                 need, ram = self._started.get(key, (0, 0))
-                was = origin.assignment
                 self._started[key] = max(need, was.device_bytes), max(ram, was.host_bytes)
 
     def _options(self, profile: Profile, barred: frozenset[int]) -> Options:
         """Hosts of one shape that start it alike share one option."""
-        found: dict[int, list[Option]] = {}
+        found: dict[int, tuple[Option, ...]] = {}
+        where, grid, only = self.host, self.grid, self.only.get(profile.name)
         for opening in self.seats.lasting(profile):
-            known: dict[tuple[int, int, int], Option | None] = {}
-            bounded = self.grid.gpu.min(1) < ENDLESS
-            columns = opening.rows.tolist(), opening.start_ms.tolist(), opening.lacking().tolist()
-            for row, start, lacking in zip(*columns, strict=True):
-                host = self.host.get(row)
-                if host is None or host in barred or self.only.get(profile.name, row) != row:
+            known: dict[tuple[int, int, int], tuple[Option, ...]] = {}
+            rows = opening.rows
+            bounded = (grid.gpu[rows].min(1) < ENDLESS).tolist() if grid.shared else [False] * len(rows)
+            columns = grid.shape[rows].tolist(), opening.start_ms.tolist(), opening.lacking().tolist()
+            for row, apart, *key_of in zip(rows.tolist(), bounded, *columns, strict=True):
+                host = where.get(row)
+                if host is None or host in barred or (only is not None and only != row):
                     continue
-                key = int(self.grid.shape[row]), start, lacking
-                option = known[key] if key in known and not bounded[row] else option_of(opening, row, start)
-                known[key] = option
-                if option is not None:
-                    found.setdefault(host, []).append(self._no_smaller(option, profile.name, host))
-        return {host: tuple(options) for host, options in sorted(found.items())}
+                key: tuple[int, int, int] = tuple(key_of)
+                options = known.get(key)
+                if options is None or apart:
+                    option = option_of(opening, row, key_of[1])
+                    options = known[key] = () if option is None else (option,)
+                for option in options:
+                    own = self._no_smaller(option, profile.name, host)
+                    mine = options if own is option else (own,)
+                    found[host] = found[host] + mine if host in found else mine
+        return dict(sorted(found.items()))
 
     def _no_smaller(self, option: Option, name: ProfileName, host: int) -> Option:
         need, ram = self._started.get((name, host, option.config), (0, 0))
@@ -200,15 +208,7 @@ class _Maker:
     def _pieces(self) -> list[Piece]:
         """Claims are ranks, as in `order`: urgency, then whether a live process is at work, how few of its profile come
         before it, constrained and large ones, and who suffers most."""
-        turn: dict[ReplicaId, int] = {}
-        for name in sorted({m.profile for m in self.movers}):
-            others = [m.replica for m in self.movers if m.profile == name and m.item is not None]
-            mine = {s.assignment.replica: s.origin is None for s in self.draft.of(name)}
-            mine |= dict.fromkeys(others, True)
-            turn |= {r: n for n, r in enumerate(sorted(mine, key=lambda r: (mine[r], replica_key(r))))}
-            # Of those that stand nobody comes before another: whose place is taken goes, and no other for it.
-            stand = [r for r in mine if (s := self.draft.seats.get(r)) is not None and is_home(s)]
-            turn |= dict.fromkeys(stand, max((turn[r] for r in stand), default=0))
+        turn = self._turns()
         keys, world = list[tuple[Urgency, int, int, int, int, Harm]](), self.draft.world
         harms, baseline = dict[ProfileName, Harm](), dict[ProfileName, int]()
         for mover in self.movers:
@@ -234,6 +234,23 @@ class _Maker:
             )
             for mover, spot, key in zip(self.movers, self.spots, keys, strict=True)
         ]
+
+    def _turns(self) -> dict[ReplicaId, int]:
+        """Which of its profile everybody is."""
+        turn: dict[ReplicaId, int] = {}
+        others: dict[ProfileName, list[ReplicaId]] = {}
+        for mover in self.movers:
+            known = others.setdefault(mover.profile, [])
+            if mover.item is not None:
+                known.append(mover.replica)
+        for name in sorted(others):
+            mine = {s.assignment.replica: s.origin is None for s in self.draft.of(name)}
+            mine |= dict.fromkeys(others[name], True)
+            turn |= {r: n for n, r in enumerate(sorted(mine, key=lambda r: (mine[r], replica_key(r))))}
+            # Of those that stand nobody comes before another: whose place is taken goes, and no other for it.
+            stand = [r for r in mine if (s := self.draft.seats.get(r)) is not None and is_home(s)]
+            turn |= dict.fromkeys(stand, max((turn[r] for r in stand), default=0))
+        return turn
 
     def _back(self, mover: Mover) -> int:
         """What a start there takes, as learned or as its profile says; more where it matters more."""
@@ -278,25 +295,32 @@ class _Maker:
             return None
         elif origin is not None and not self.draft.may_return(origin):
             return None  # whoever took its seat now would leave it none
-        column = {r.id: n for n, r in enumerate(view.rooms)}
-        if any(d not in column for d in assignment.seat.devices):
-            return None
-        row, pools = self.grid.row[view.host.id], tuple(column[d] for d in assignment.seat.devices)
+        row, column = self.grid.row[view.host.id], [r.id for r in view.rooms]
+        try:
+            pools = tuple([column.index(d) for d in assignment.seat.devices])
+        except ValueError:
+            return None  # it has a device that is not there today
         start = missing = 0
         if not is_home(seated):
             found = [o for o in self._ways(profile, row) if o.need == assignment.device_bytes]
             if not found:
                 return None
             start, missing = found[0].start_ms, found[0].missing
-        gpu = is_gpu_work(seated.launch.backend) and any(self.grid.gpu[row, c] < ENDLESS for c in pools)
+        gpu = self.grid.shared and any(self.grid.gpu[row, c] < ENDLESS for c in pools)
+        key = assignment.launch, pools, assignment.device_bytes, assignment.host_bytes, gpu, start, missing
+        option = self._stands.get(key)
+        if option is None:
+            option = self._stands[key] = self._option(seated, profile, pools, gpu, (start, missing))
+        return Spot(self.host[row], option, pools)
+
+    def _option(
+        self, seated: Seated, profile: Profile, pools: tuple[int, ...], shared: bool, coming: tuple[int, int]
+    ) -> Option:
+        """How it stands. `coming`: how soon it starts, and what it fetches for that."""
         config = next((n for n, c in enumerate(profile.configs) if c.name == seated.launch.config), 0)
-        need, ram = assignment.device_bytes, assignment.host_bytes
-        firm = self._firm(profile, config)
-        return Spot(
-            self.host[row],
-            Option(config, pools, (pools,), len(pools), need, ram, gpu, start, missing, firm=firm),
-            pools,
-        )
+        need, ram = seated.assignment.device_bytes, seated.assignment.host_bytes
+        gpu, firm = shared and is_gpu_work(seated.launch.backend), self._firm(profile, config)
+        return Option(config, pools, (pools,), len(pools), need, ram, gpu, *coming, firm=firm)
 
     def _serves(self, seated: Seated) -> bool:
         """It is ready where it stands; without any report, whatever the parent placed counts as such."""

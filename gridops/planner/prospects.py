@@ -29,6 +29,7 @@ class Prospect:
         self.fittings = fittings_of(grid, profile, position)
         some = self.fittings.some
         self._shape = grid.shape
+        self._ways: dict[int, Way] = {}
         self.rows: Ints = np.flatnonzero(self._allowed(grid))
         if len(self.rows) == len(grid.ids):
             self.rows = self.place = grid.all_rows
@@ -59,10 +60,14 @@ class Prospect:
 
     def way(self, grid: Grid, row: int) -> Way:
         """How it would run on the host of this row, with that host's own pools."""
-        fitting = self.fittings.of[int(self._shape[row])]
-        assert fitting is not None, "only rows that suit are asked"
-        rooms = grid.views[row].rooms
-        return Way(fitting.way.launch, fitting.way.need, tuple(rooms[c] for c in fitting.columns), fitting.way.gpu)
+        way = self._ways.get(row)
+        if way is None:
+            fitting = self.fittings.of[int(self._shape[row])]
+            assert fitting is not None, "only rows that suit are asked"
+            rooms = grid.views[row].rooms
+            there = tuple([rooms[c] for c in fitting.columns])
+            way = self._ways[row] = Way(fitting.way.launch, fitting.way.need, there, fitting.way.gpu)
+        return way
 
     def launch(self, row: int) -> Digest:
         fitting = self.fittings.of[int(self._shape[row])]

@@ -31,6 +31,7 @@ class Late(NamedTuple):
 def late(seats: Seats) -> list[Late]:
     """New replicas that would start much sooner on another host that somebody stands on."""
     draft, grid = seats.draft, seats.grid
+    grid.refresh()
     if not any(is_home(s) for s in draft.seats.values()):
         return []
     found: list[Late] = []
@@ -41,7 +42,7 @@ def late(seats: Seats) -> list[Late]:
         if profile is None or row is None:
             continue
         starts = _starts(seats, profile)
-        if starts[row] - starts.min() < GAIN_MS:
+        if starts[row] - starts[starts.argmin()] < GAIN_MS:
             continue
         better = np.flatnonzero((starts + GAIN_MS <= starts[row]) & grid.holds)
         if len(better):

@@ -73,6 +73,7 @@ class Seats:
 
     def openings(self, profile: Profile) -> tuple[Opening, ...]:
         """One for each config of the profile, up to date."""
+        self.grid.refresh()
         found = self.lasting(profile)
         for opening in found:
             if not opening.asked:
@@ -82,7 +83,6 @@ class Seats:
 
     def lasting(self, profile: Profile) -> tuple[Opening, ...]:
         """The same for whoever asks only what does not change while a plan is made: hosts, launches, start-up."""
-        self.grid.refresh()
         found = self._openings.get(profile.name)
         if found is None:
             found = tuple(self._opening(profile, n) for n in range(len(profile.configs)))

@@ -6,21 +6,20 @@ carry a line per host; a property test holds the two against each other. Called 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gridops.base.codes import placement as codes
 from gridops.base.ids import HostId, ProfileName, ReplicaId
-from gridops.footprint.need import identity
 from gridops.model.fleet import DeviceKind
 from gridops.model.plan import HostLine
 from gridops.model.profile import Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.capacity import Ask, Offer
-from gridops.planner.eligible import Way, judge
-from gridops.planner.grid import Bools, Grid, Ints
+from gridops.planner.eligible import judge
+from gridops.planner.grid import Bools, Grid, Ints, anywhere
 from gridops.planner.openings import Opening
 from gridops.planner.rank import UNKNOWN_PRICE_MICRO
 from gridops.planner.seats import Seats
@@ -110,6 +109,7 @@ class Survey:
 
     def __init__(self, seats: Seats) -> None:
         self._seats = seats
+        seats.grid.refresh()
         names = [view.closed.code if view.closed is not None else "" for view in seats.grid.views]
         self._closed = {code: np.array([n == code for n in names], np.bool_) for code in sorted(set(names) - {""})}
         self._cards: Ints = np.array([cards_bytes(view) for view in seats.grid.views], np.int64)
@@ -122,9 +122,13 @@ class Survey:
         planning = seats.draft.world.planning
         found = []
         for opening in seats.lasting(profile):
-            # How it would run on any host of each shape, whatever its name and state.
-            ways = [judge(nameless, opening.config, view, planning) for view in self._examples]
-            found.append(_Answers(seats, opening, ways, self._closed))
+            # What forbids it on any host of a shape, whatever its name and state.
+            lines = {
+                n: line
+                for n, (view, fitting) in enumerate(zip(self._examples, opening.fittings, strict=True))
+                if fitting is None and isinstance(line := judge(nameless, opening.config, view, planning), HostLine)
+            }
+            found.append(_Answers(seats, opening, lines, self._closed))
         best = found[0]
         for other in found[1:]:
             best.improve(other)
@@ -137,7 +141,7 @@ class _Answers:
     """What each host answers to one config: a code (by number), and by how much it is short."""
 
     def __init__(
-        self, seats: Seats, opening: Opening, ways: Sequence[Way | HostLine], closed: Mapping[str, Bools]
+        self, seats: Seats, opening: Opening, lines: Mapping[int, HostLine], closed: Mapping[str, Bools]
     ) -> None:
         grid, size, profile = seats.grid, len(seats.grid.ids), opening.profile
         self.names: list[str] = [FITS]
@@ -145,8 +149,8 @@ class _Answers:
         self.short: Ints = np.zeros(size, np.int64)
         self.devices: Ints = np.zeros(size, np.int64)
         self._open: Bools = np.ones(size, np.bool_)
-        self._rules(grid, profile, ways, closed)
-        self._failed(grid, ways)
+        self._rules(grid, profile, lines, closed)
+        self._failed(grid, opening)
         self._counts(grid, profile)
         self._price(seats)
         self._disk(grid, opening)
@@ -165,7 +169,7 @@ class _Answers:
         nearer = (theirs > mine) | ((theirs == mine) & (other.short < self.short))
         for n, code in enumerate(other.names):
             where = nearer & (other.code == n)
-            if n and where.any():
+            if n and anywhere(where):
                 self.set(where, code, other.short[where])
                 self.devices[where] = other.devices[where]
 
@@ -177,8 +181,8 @@ class _Answers:
                 nearest = rows[np.argmin(self.short[rows])]  # rows stand in the order of host names
                 reasons[code] = Reason(len(rows), grid.ids[nearest], int(self.short[nearest]))
         have = self.devices[self._is(codes.NO_DEVICES.code)]
-        numbers = [n for n, code in enumerate(self.names) if code in LACKS_CARDS]
-        short = cards[np.isin(self.code, numbers)]
+        lacks = np.array([code in LACKS_CARDS for code in self.names], np.bool_)
+        short = cards[lacks[self.code]]
         return Tally(reasons, int(have.max(initial=0)), int(have.sum()), int(short.max(initial=0)), int(short.sum()))
 
     def _progress(self) -> Ints:
@@ -194,27 +198,28 @@ class _Answers:
     def _refuse(self, where: Bools, code: str, short: Ints | int = 0) -> None:
         """The answer of those among these hosts that no rule has refused before."""
         fresh = where & self._open
-        if fresh.any():
+        if anywhere(fresh):
             self.set(fresh, code, short if isinstance(short, int) else short[fresh])
             self._open &= ~fresh
 
     # -- in the order of `eligible` and `capacity` -------------------------------------------------------------------
 
-    def _rules(self, grid: Grid, profile: Profile, ways: Sequence[Way | HostLine], closed: Mapping[str, Bools]) -> None:
+    def _rules(self, grid: Grid, profile: Profile, lines: Mapping[int, HostLine], closed: Mapping[str, Bools]) -> None:
         for code in (codes.OTHER_SCOPE.code, codes.EXTERNAL_HOST.code):
             if code in closed:
                 self._refuse(closed[code], code)
-        lines = {n: way for n, way in enumerate(ways) if isinstance(way, HostLine)}
         for n, line in lines.items():
             if line.code in BEFORE_NAMES:
                 self._refuse(grid.shape == n, line.code)
-        named, denied = np.zeros(len(self.code), np.bool_), np.zeros(len(self.code), np.bool_)
         rules = profile.placement
         if rules.allow_hosts:
+            named = np.zeros(len(self.code), np.bool_)
             named[[grid.row[h] for h in rules.allow_hosts if h in grid.row]] = True
             self._refuse(~named, codes.NOT_ALLOWED.code)
-        denied[[grid.row[h] for h in rules.deny_hosts if h in grid.row]] = True
-        self._refuse(denied, codes.DENIED.code)
+        if rules.deny_hosts:
+            denied = np.zeros(len(self.code), np.bool_)
+            denied[[grid.row[h] for h in rules.deny_hosts if h in grid.row]] = True
+            self._refuse(denied, codes.DENIED.code)
         for n, line in lines.items():
             if line.code == codes.NO_DEVICES.code:
                 self.devices[grid.shape == n] = line.have or 0
@@ -222,13 +227,14 @@ class _Answers:
         for code, where in closed.items():
             self._refuse(where, code)
 
-    def _failed(self, grid: Grid, ways: Sequence[Way | HostLine]) -> None:
-        where = np.zeros(len(self.code), np.bool_)
-        launches = {n: identity(way.launch) for n, way in enumerate(ways) if isinstance(way, Way)}
+    def _failed(self, grid: Grid, opening: Opening) -> None:
+        launches = {n: f.launch for n, f in enumerate(opening.fittings) if f is not None}
         for launch in sorted(set(launches.values())):
             rows = [n for n, state in grid.runs(launch) if state is ResidencyState.FAILED]
-            where[[n for n in rows if launches.get(int(grid.shape[n])) == launch]] = True
-        self._refuse(where, codes.FAILED_HERE.code)
+            if here := [n for n in rows if launches.get(int(grid.shape[n])) == launch]:
+                where = np.zeros(len(self.code), np.bool_)
+                where[here] = True
+                self._refuse(where, codes.FAILED_HERE.code)
 
     def _counts(self, grid: Grid, profile: Profile) -> None:
         self._refuse(grid.present >= grid.limit, codes.MAX_REPLICAS.code)

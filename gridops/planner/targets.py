@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
 from gridops.base.units import counted
-from gridops.model.plan import Cause, CauseKind, Plan, Retirement, Terms
+from gridops.model.plan import Cause, CauseKind, Retirement, Terms
 from gridops.model.profile import Profile
 from gridops.planner.incumbents import Incumbent, Verdict, mark
 from gridops.planner.sizing import Size, Sizes
@@ -197,14 +197,19 @@ def _missing(world: World, profile: Profile, kept: Sequence[Incumbent], size: Si
     return found
 
 
-def before(parent: Plan | None, name: ProfileName) -> int | None:
+def before(world: World, name: ProfileName) -> int | None:
     """Replicas that the parent wanted. None: it did not know the profile."""
-    terms = next((t for t in parent.terms if t.profile == name), None) if parent is not None else None
-    return terms.replicas_min if terms is not None else None
+    parent, shelf = world.inputs.parent, world.recall.shelf("wanted before")
+    if parent is None:
+        return None
+    known: dict[ProfileName, int] = shelf.of(
+        "all", (parent,), lambda: {t.profile: t.replicas_min for t in reversed(parent.terms)}
+    )
+    return known.get(name)
 
 
 def _more(world: World, profile: Profile) -> Cause:
-    was, now, wished = before(world.inputs.parent, profile.name), profile.replicas_min, len(pins(profile, world))
+    was, now, wished = before(world, profile.name), profile.replicas_min, len(pins(profile, world))
     retired = {r.profile for r in world.inputs.parent.retirements} if world.inputs.parent is not None else set()
     if profile.name in retired:
         detail = "profile is declared again"
@@ -224,7 +229,7 @@ def _fewer(world: World, profile: Profile, size: Size) -> Cause:
     """People asked for fewer, or demand does."""
     parent = world.inputs.parent
     stood = sum(1 for a in parent.placement if a.profile == profile.name) if parent is not None else 0
-    asked = before(parent, profile.name)
+    asked = before(world, profile.name)
     was = max(stood, asked or 0)
     by_file = size.replicas >= max(size.baseline, profile.replicas_max) or (
         size.replicas == size.baseline and asked is not None and asked > size.baseline
