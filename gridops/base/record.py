@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from enum import StrEnum
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 
@@ -127,13 +128,13 @@ class Digests:
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, value: Any) -> Digest:
-        """What `digest_of` says."""
+    def of(self, value: Any, written: bytes | None = None) -> Digest:
+        """What `digest_of` says. `written`: its bytes, where `Pieces` has written them."""
         known = self._known.pop(id(value), None)
         if known is not None:
             self._known[id(value)] = known
             return known.digest
-        raw = _straight_bytes(value)
+        raw = written if written is not None else _straight_bytes(value)
         if raw is None:
             return digest_of(value)
         digest = canon.digest_bytes(raw)
@@ -177,6 +178,11 @@ class Pieces:
             written[part] = made
         rows = (canon.dumps(key) + b":" + written[key] for key in sorted(written))
         return canon.digest_bytes(b"{" + b",".join(rows) + b"}")
+
+    def written(self, kind: type[Any], part: str, piece: Any) -> bytes | None:
+        """The bytes of one piece of the last record of this kind, if it is one."""
+        last = self._known.get((kind, part))
+        return last.known.get(id(piece)) if last is not None else None
 
     def _part(self, value: Any, part: str) -> bytes | None:
         """The bytes of one field; None where only the literal way can say what they are."""
@@ -275,7 +281,11 @@ class _Proof:
         if kind == "literal":
             return self._texts(schema["expected"], {"type": "str"})
         if kind == "enum":
-            return self._texts([member.value for member in schema["members"]], made)
+            self._texts([member.value for member in schema["members"]], made)
+            if all(isinstance(member, StrEnum) for member in schema["members"]):
+                # A member that is its text is written as one, which asks it nothing.
+                return {"type": "str"} | {key: made[key] for key in ("ref",) if key in made}
+            return made
         if kind in ("nullable", "default"):
             made["schema"] = self.straight(schema["schema"], depth)
         elif kind == "tuple":

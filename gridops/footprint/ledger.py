@@ -106,7 +106,8 @@ def rooms(host: Host, report: HostReport | None, headroom_ppm: int) -> tuple[Dev
             total = min(total, seen.total_bytes)
             external = max(seen.external_bytes, _external_claims(report, device.id))
             parent = parent or seen.parent
-        found.append(_room(replace(device, parent=parent), total, external, headroom_ppm))
+        known = device if parent == device.parent else replace(device, parent=parent)
+        found.append(_room(known, total, external, headroom_ppm))
     return tuple(found)
 
 

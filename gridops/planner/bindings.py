@@ -14,7 +14,9 @@ from gridops.model.fleet import HostClass
 from gridops.model.intent import Desired
 from gridops.model.plan import Decision, Generation, IntentRef, ProfileDigest, ReadSet, SnapshotRef
 from gridops.model.policy import BudgetPolicy, ModePolicy
+from gridops.model.profile import Profile
 from gridops.model.snapshot import Snapshot
+from gridops.planner.recall import Recall
 from gridops.planner.world import World
 
 
@@ -25,17 +27,23 @@ def parent_digest(world: World) -> Digest | None:
 
 def reads(decisions: Sequence[Decision], world: World) -> ReadSet:
     """What the decisions touch: the profiles as declared and the hosts as they reported themselves."""
-    inputs, digest_of = world.inputs, world.recall.digests.of
+    inputs, recall = world.inputs, world.recall
     profiles = {p.name: p for p in inputs.intent.desired.profiles}
     names = sorted({d.profile for d in decisions})
     touched = sorted({s.host for d in decisions for s in (d.source, d.target) if s is not None})
     hosts = {r.host: r.generation for r in inputs.snapshot.hosts} if touched else {}
     return ReadSet(
         profiles=tuple(
-            ProfileDigest(profile=n, digest=digest_of(profiles[n]) if n in profiles else _absent(n)) for n in names
+            ProfileDigest(profile=n, digest=_declared(recall, profiles[n]) if n in profiles else _absent(n))
+            for n in names
         ),
         hosts=tuple(Generation(host=h, generation=hosts.get(h, 0)) for h in touched),
     )
+
+
+def _declared(recall: Recall, profile: Profile) -> Digest:
+    """Most have been written for the digest of the intent."""
+    return recall.digests.of(profile, recall.pieces.written(Desired, "profiles", profile))
 
 
 def _absent(name: ProfileName) -> Digest:

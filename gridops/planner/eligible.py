@@ -51,12 +51,35 @@ class Way(NamedTuple):
     """GPU work: counts toward the GPU share of unified memory."""
 
 
+class Wanted(NamedTuple):
+    """What a config asks of a host, whichever it is: said once, however many are asked."""
+
+    profile: Profile
+    config: Config
+    planning: PlanningPolicy
+    need: Need | UnknownNeed
+    divisor: str | None
+    """What so many devices would tear apart."""
+    launches: dict[str, Launch]
+    """Its command by backend, as far as somebody asked."""
+
+    def launch(self, backend: str) -> Launch:
+        known = self.launches.get(backend)
+        if known is None:
+            known = self.launches[backend] = launch_of(self.profile, self.config, backend)
+        return known
+
+
+def wanted_of(profile: Profile, config: Config, planning: PlanningPolicy) -> Wanted:
+    return Wanted(profile, config, planning, need(config, planning), indivisible(config), {})
+
+
 def judge(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> Way | HostLine:
     """How `config` would run on the host, or the first rule that forbids it."""
     line = _refused(profile, config, view, planning)
     if line is not None:
         return line
-    way = _way(profile, config, view, planning)
+    way = _way(wanted_of(profile, config, planning), view)
     if isinstance(way, HostLine):
         return way
     return view.closed if view.closed is not None else way
@@ -74,14 +97,14 @@ def open_way(profile: Profile, config: Config, view: HostView, planning: Plannin
     return way
 
 
-def suits(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> Way | None:
+def suits(asked: Wanted, view: HostView) -> Way | None:
     """How the config runs on hosts like this one, whatever their name, state and contents; None: it does not.
 
     Equal answers for hosts of one shape (`grid.shape_of`): what this reads must stand there.
     """
-    if _no_runtime(config, view) is not None or _traits(profile, view, planning) is not None:
+    if _no_runtime(asked.config, view) is not None or _traits(asked.profile, view, asked.planning) is not None:
         return None
-    way = _way(profile, config, view, planning)
+    way = _way(asked, view)
     return way if isinstance(way, Way) else None
 
 
@@ -148,16 +171,15 @@ def _no_runtime(config: Config, view: HostView) -> HostLine | None:
     return None
 
 
-def _way(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> Way | HostLine:
-    wanted = need(config, planning)
+def _way(asked: Wanted, view: HostView) -> Way | HostLine:
+    config, wanted = asked.config, asked.need
     if isinstance(wanted, UnknownNeed) and not view.measured:
         return _line(view, codes.FOOTPRINT_UNKNOWN, f"config {config.name}: {wanted.reason}")
-    divisor = indivisible(config)
-    if divisor is not None:
+    if asked.divisor is not None:
         return _line(
             view,
             codes.SHARD_INDIVISIBLE,
-            f"config {config.name}: {divisor} cannot be divided by {config.devices.count}",
+            f"config {config.name}: {asked.divisor} cannot be divided by {config.devices.count}",
         )
     backends = [b for b in config.backends if any(r.engine == config.engine and r.backend == b for r in view.runtimes)]
     first: HostLine | None = None
@@ -166,13 +188,14 @@ def _way(profile: Profile, config: Config, view: HostView, planning: PlanningPol
         if isinstance(rooms, HostLine):
             first = first or rooms
             continue
-        here = measured_need(config, backend, view.places(rooms), view.measured) or wanted
+        measured = measured_need(config, backend, view.places(rooms), view.measured) if view.measured else None
+        here = measured or wanted
         if isinstance(here, UnknownNeed):
             first = first or _line(view, codes.FOOTPRINT_UNKNOWN, f"config {config.name}: {here.reason}")
             continue
         if here.host_bytes and view.ram is None:
             return _line(view, codes.HOST_MEMORY_UNKNOWN, "it declares no cpu or unified device")
-        return Way(launch_of(profile, config, backend), here, rooms, is_gpu_work(backend))
+        return Way(asked.launch(backend), here, rooms, is_gpu_work(backend))
     assert first is not None, "_refused admitted a host without any backend of the config"
     return first
 
@@ -183,7 +206,8 @@ def need_at(
     """What a replica needs on these devices of a host; None when nobody knows."""
     devices = frozenset(on)
     rooms = [room for room in view.rooms if room.id in devices]
-    wanted = measured_need(config, backend, view.places(rooms), view.measured) or need(config, planning)
+    measured = measured_need(config, backend, view.places(rooms), view.measured) if view.measured else None
+    wanted = measured or need(config, planning)
     return wanted if isinstance(wanted, Need) else None
 
 

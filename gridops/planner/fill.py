@@ -15,7 +15,7 @@ from gridops.planner.openings import Opening
 
 def filled(opening: Opening, at: Ints, *, here: bool = False) -> Ints:
     """Parts per million for the opening's rows at these places. `here`: the seat's former self is counted already."""
-    grid, rows, usable = opening.grid, opening.rows[at], opening.usable[at]
+    grid, rows, usable = opening.grid, opening.rows[at], opening.prospect.usable[at]
     whole = np.where(usable, grid.terrain.whole[rows], 0).sum(1)
     free = np.where(usable, grid.raw[rows] - grid.used[rows], 0).sum(1)
     taken = whole - free + (0 if here else opening.need[at] * opening.count)

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from gridops.base.ids import Digest
-from gridops.model.plan import Launch
 from gridops.model.profile import Profile
 from gridops.planner.capacity import on_ram
-from gridops.planner.eligible import Way, suits
+from gridops.planner.eligible import Way, suits, wanted_of
 from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
 from gridops.planner.recall import Shelf
+from gridops.planner.terrain import level, slim
 from gridops.planner.together import sets
 
 
@@ -41,10 +41,24 @@ class Fittings:
     """By shape; None where the config does not suit."""
 
     of: tuple[Fitting | None, ...]
-    usable: Bools
-    """Shape x pool."""
     wanted: Ints
     """Pool x shape: bytes that a pool of the seat needs free; endless where the config cannot use the pool."""
+
+    @property
+    def usable(self) -> Bools:
+        """Shape x pool."""
+        return self.wanted.T < ENDLESS
+
+    @property
+    def key(self) -> tuple[int, bytes, bytes]:
+        """Equal for configs that take the same on hosts of every shape."""
+        count = next((f.way.launch.devices.count for f in self.of if f is not None), 0)
+        return count, self.wanted.tobytes(), self.column(lambda f: f.ram).tobytes()
+
+    def over(self, shape: Ints, value: Callable[[Fitting], int]) -> Ints:
+        """One number for each of these shapes, which suit. Where all are equal, one in memory."""
+        known = {value(f) for f in self.some}
+        return level(known.pop(), len(shape)) if len(known) == 1 else slim(self.column(value)[shape])
 
     @property
     def some(self) -> list[Fitting]:
@@ -63,24 +77,21 @@ def fittings_of(grid: Grid, profile: Profile, position: int) -> Fittings:
 
 
 def _find(grid: Grid, profile: Profile, position: int) -> Fittings:
-    config, planning = profile.configs[position], grid.world.planning
-    launches: dict[str, Launch] = {}
+    shapes, digests = len(grid.examples), grid.world.recall.digests
+    asked = wanted_of(profile, profile.configs[position], grid.world.planning)
     found: list[Fitting | None] = []
-    usable = np.zeros((len(grid.examples), grid.width), np.bool_)
+    wanted = [[ENDLESS] * shapes for _ in range(grid.width)]
     for n, view in enumerate(grid.examples):
-        way = suits(profile, config, view, planning)
+        way = suits(asked, view)
         if way is None:
             found.append(None)
             continue
-        launch = launches.setdefault(way.launch.backend, way.launch)
         column = {r.id: c for c, r in enumerate(view.rooms)}
-        columns = tuple(column[r.id] for r in way.rooms)
-        groups = tuple(tuple(column[r.id] for r in s) for s in sets(way.rooms, launch.devices))
+        columns = tuple([column[r.id] for r in way.rooms])
+        groups = tuple(tuple([column[r.id] for r in s]) for s in sets(way.rooms, way.launch.devices))
         host_bytes, shared = way.need.host_bytes, on_ram(view, way)
         per_pool = way.need.device_bytes + (host_bytes if shared else 0)
-        one = Way(launch, way.need, way.rooms, way.gpu)
-        digest = grid.world.recall.digests.of(launch)
-        found.append(Fitting(one, digest, columns, groups, per_pool, 0 if shared else host_bytes))
-        usable[n, list(columns)] = True
-    each = np.array([0 if f is None else f.per_pool for f in found], np.int64)
-    return Fittings(tuple(found), usable, np.ascontiguousarray(np.where(usable, each[:, None], ENDLESS).T))
+        found.append(Fitting(way, digests.of(way.launch), columns, groups, per_pool, 0 if shared else host_bytes))
+        for c in columns:
+            wanted[c][n] = per_pool
+    return Fittings(tuple(found), np.array(wanted, np.int64).reshape(grid.width, shapes))

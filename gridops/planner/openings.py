@@ -53,7 +53,7 @@ class Opening:
         self.profile, self.config, self.position = prospect.profile, prospect.config, prospect.position
         self.rows, self.place, self.fittings = prospect.rows, prospect.place, prospect.fittings.of
         self.count, self.gpu, self.loose, self.mixed = prospect.count, prospect.gpu, prospect.loose, prospect.mixed
-        self.need, self.ram_need, self.usable = prospect.need, prospect.ram_need, prospect.usable
+        self.need, self.ram_need = prospect.need, prospect.ram_need
         self._wanted = prospect.fittings.wanted
         self.everywhere = prospect.rows is prospect.place
         """Every host is one of its rows, at the place of its row."""

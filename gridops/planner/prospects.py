@@ -7,6 +7,8 @@ and hosts are what they were. `openings` adds what hosts have room for; made by 
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from gridops.base.ids import Digest
@@ -28,6 +30,7 @@ class Prospect:
         self.count = self.config.devices.count
         self.fittings = fittings_of(grid, profile, position)
         some = self.fittings.some
+        self.kind = self.fittings.key
         self._shape = grid.shape
         self._ways: dict[int, Way] = {}
         self.rows: Ints = np.flatnonzero(self._allowed(grid))
@@ -37,13 +40,12 @@ class Prospect:
             self.place = np.full(len(grid.ids), -1, np.int64)
             self.place[self.rows] = np.arange(len(self.rows))
         shape = grid.shape[self.rows]
-        self.need: Ints = slim(self.fittings.column(lambda f: f.per_pool)[shape])
-        self.ram_need: Ints = slim(self.fittings.column(lambda f: f.ram)[shape])
+        self.need: Ints = self.fittings.over(shape, lambda f: f.per_pool)
+        self.ram_need: Ints = self.fittings.over(shape, lambda f: f.ram)
         self.needs_ram = anywhere(self.ram_need > 0)
         self.gpu = next((f.way.gpu for f in some), False)
         # Configs that may use any of their pools need no look at groups.
         self.loose = all(len(f.groups) == 1 and f.groups[0] == f.columns for f in some)
-        self.usable: Bools = self.fittings.usable[shape]
         about = harms.experience.about(profile, self.config)
         fetch = harms.fetch(profile, position, about, self.rows)
         self.fetch = Fetch(slim(fetch.alone_ms), slim(fetch.size_bytes), slim(fetch.shared))
@@ -57,6 +59,12 @@ class Prospect:
         self.running: Ints = slim(self._runs(grid))
         # With the link to itself, so that it stays true whatever else of the plan is moved (`room`).
         self.start_ms: Ints = np.minimum(self.fetch.alone_ms + self.warm, self.running)
+
+    @cached_property
+    def usable(self) -> Bools:
+        """Row x pool."""
+        found: Bools = self.fittings.usable[self._shape[self.rows]]
+        return found
 
     def way(self, grid: Grid, row: int) -> Way:
         """How it would run on the host of this row, with that host's own pools."""

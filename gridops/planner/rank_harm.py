@@ -108,10 +108,14 @@ class Harms:
         if not self._linked and not self.experience.times(TimeKind.FETCH, about) and self._nowhere(config.artifact):
             parts = min(profile.timing.load_ms, START_MAX_MS), whole, 0
             return Fetch(*(level(part, len(rows)) for part in parts))
-        size = np.zeros(len(rows), np.int64)
+        size, here = np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_)
         for file in config.artifact.files:
-            size += np.where(grid.cached((file.sha256,))[rows], 0, file.size_bytes)
-        here = grid.cached(tuple(f.sha256 for f in config.artifact.files))[rows]
+            there = grid.cached((file.sha256,))[rows]
+            size += np.where(there, 0, file.size_bytes)
+            here &= there
+        if not self._linked and not self.experience.times(TimeKind.FETCH, about):
+            alone_ms = np.where(here, 0, min(profile.timing.load_ms, START_MAX_MS))
+            return Fetch(alone_ms, np.where(here, 0, size), level(0, len(rows)))
         rate = grid.download[rows]
         known_rate = rate > 0
         alone: Ints = np.where(known_rate, size * 8_000 // np.maximum(rate, 1), profile.timing.load_ms)

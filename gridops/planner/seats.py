@@ -63,6 +63,8 @@ class Seats:
         self.grid = Grid(draft.world, draft.board)
         self._scarcity, self.harms = scarcity_of(self.grid), Harms(self.grid)
         self._openings: dict[ProfileName, tuple[Opening, ...]] = {}
+        self._strands: dict[tuple[int, bytes, bytes], Strands] = {}
+        """By what is taken, while nothing is kept for the next plan."""
         self._measured: list[Measured] | None = None
         """All that was measured anywhere, once somebody asked."""
         inputs, pairs = draft.world.inputs, len(self.grid.ids) * len(draft.world.profiles)
@@ -99,12 +101,14 @@ class Seats:
         """Its prospect is as the last plan found it, if profile and hosts are what they were."""
         name, grid, world = (profile.name, position), self.grid, self.draft.world
         if not self._keeps:
-            return Opening(Prospect(self.harms, profile, position), self.harms, self._scarcity, Strands())
+            alone = Prospect(self.harms, profile, position)
+            strands = self._strands.setdefault(alone.kind, Strands())
+            return Opening(alone, self.harms, self._scarcity, strands)
         shelf: Shelf[Prospect] = world.recall.shelf("prospects")
         sources = profile, grid.terrain, self._taught(profile, position)
         prospect = shelf.of(name, sources, lambda: Prospect(self.harms, profile, position))
         known: Shelf[Strands] = world.recall.shelf("strands")
-        strands = known.of(name, (prospect, grid.numbers, self._scarcity), Strands)
+        strands = known.of(prospect.kind, (grid.numbers, self._scarcity), Strands)
         return Opening(prospect, self.harms, self._scarcity, strands)
 
     def _ask(self, opening: Opening) -> None:

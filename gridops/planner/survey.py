@@ -281,7 +281,7 @@ class _Answers:
         free = grid.open[rows] - grid.used[rows]
         if opening.gpu:
             free = np.minimum(free, grid.gpu[rows] - grid.used_gpu[rows])
-        best = -np.sort(-np.where(opening.usable[at], free, np.iinfo(np.int64).min + 1), axis=1)
+        best = -np.sort(-np.where(opening.prospect.usable[at], free, np.iinfo(np.int64).min + 1), axis=1)
         have = best[:, opening.count - 1]
         lacks = have < opening.need[at]
         self._say(rows[lacks], codes.INSUFFICIENT_DEVICE_MEMORY.code, (opening.need[at] - np.maximum(have, 0))[lacks])
