@@ -13,13 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from gridops.base.ids import Digest
+from gridops.footprint.ledger import DeviceRoom
+from gridops.footprint.need import Need
 from gridops.model.profile import Profile
 from gridops.planner.capacity import on_ram
-from gridops.planner.eligible import Way, suits, wanted_of
+from gridops.planner.eligible import Wanted, Way, suits, wanted_of
 from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
 from gridops.planner.recall import Shelf
 from gridops.planner.terrain import level, slim
 from gridops.planner.together import sets
+from gridops.planner.world import HostView
 
 
 class Fitting(NamedTuple):
@@ -43,17 +46,18 @@ class Fittings:
     of: tuple[Fitting | None, ...]
     wanted: Ints
     """Pool x shape: bytes that a pool of the seat needs free; endless where the config cannot use the pool."""
+    key: tuple[int, bytes, bytes]
+    """Equal for configs that take the same on hosts of every shape."""
+
+    @classmethod
+    def made(cls, of: tuple[Fitting | None, ...], wanted: Ints) -> Fittings:
+        count = next((f.way.launch.devices.count for f in of if f is not None), 0)
+        return cls(of, wanted, (count, wanted.tobytes(), np.array([0 if f is None else f.ram for f in of]).tobytes()))
 
     @property
     def usable(self) -> Bools:
         """Shape x pool."""
         return self.wanted.T < ENDLESS
-
-    @property
-    def key(self) -> tuple[int, bytes, bytes]:
-        """Equal for configs that take the same on hosts of every shape."""
-        count = next((f.way.launch.devices.count for f in self.of if f is not None), 0)
-        return count, self.wanted.tobytes(), self.column(lambda f: f.ram).tobytes()
 
     def over(self, shape: Ints, value: Callable[[Fitting], int]) -> Ints:
         """One number for each of these shapes, which suit. Where all are equal, one in memory."""
@@ -76,22 +80,58 @@ def fittings_of(grid: Grid, profile: Profile, position: int) -> Fittings:
     return shelf.of((profile.name, position), sources, lambda: _find(grid, profile, position))
 
 
+class _Site(NamedTuple):
+    """Where on hosts of one shape a config runs, whatever it needs there."""
+
+    backend: str
+    gpu: bool
+    rooms: tuple[DeviceRoom, ...]
+    columns: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    shared: bool
+    """The pool is the RAM."""
+
+
 def _find(grid: Grid, profile: Profile, position: int) -> Fittings:
     shapes, digests = len(grid.examples), grid.world.recall.digests
     asked = wanted_of(profile, profile.configs[position], grid.world.planning)
     found: list[Fitting | None] = []
     wanted = [[ENDLESS] * shapes for _ in range(grid.width)]
-    for n, view in enumerate(grid.examples):
-        way = suits(asked, view)
-        if way is None:
+    for n, (view, usual) in enumerate(zip(grid.examples, _sites(grid, asked), strict=True)):
+        way = suits(asked, view) if view.measured else None
+        site, needs = (usual, asked.need) if way is None else (_site(view, way), way.need)
+        if site is None or not isinstance(needs, Need):
             found.append(None)
             continue
-        column = {r.id: c for c, r in enumerate(view.rooms)}
-        columns = tuple([column[r.id] for r in way.rooms])
-        groups = tuple(tuple([column[r.id] for r in s]) for s in sets(way.rooms, way.launch.devices))
-        host_bytes, shared = way.need.host_bytes, on_ram(view, way)
-        per_pool = way.need.device_bytes + (host_bytes if shared else 0)
-        found.append(Fitting(way, digests.of(way.launch), columns, groups, per_pool, 0 if shared else host_bytes))
-        for c in columns:
+        host_bytes, launch = needs.host_bytes, asked.launch(site.backend)
+        per_pool = needs.device_bytes + (host_bytes if site.shared else 0)
+        here, ram = Way(launch, needs, site.rooms, site.gpu), 0 if site.shared else host_bytes
+        found.append(Fitting(here, digests.of(launch), site.columns, site.groups, per_pool, ram))
+        for c in site.columns:
             wanted[c][n] = per_pool
-    return Fittings(tuple(found), np.array(wanted, np.int64).reshape(grid.width, shapes))
+    return Fittings.made(tuple(found), np.array(wanted, np.int64).reshape(grid.width, shapes))
+
+
+def _sites(grid: Grid, asked: Wanted) -> tuple[_Site | None, ...]:
+    """By shape, for hosts on which nothing was measured: the same for all configs of which the rules read the same."""
+    if not isinstance(asked.need, Need) or asked.divisor is not None:
+        return (None,) * len(grid.examples)
+    config, rules = asked.config, asked.profile.placement
+    key = (
+        (config.engine, config.backends, config.devices, bool(asked.need.host_bytes)),
+        (rules.require_tags, rules.forbid_tags, rules.tier),
+    )
+
+    def look() -> tuple[_Site | None, ...]:
+        ways = [(v, None if v.measured else suits(asked, v)) for v in grid.examples]
+        return tuple(None if way is None else _site(view, way) for view, way in ways)
+
+    shelf: Shelf[tuple[_Site | None, ...]] = grid.world.recall.shelf("sites")
+    return shelf.of(key, (grid.terrain.shapes,), look)
+
+
+def _site(view: HostView, way: Way) -> _Site:
+    column = {r.id: c for c, r in enumerate(view.rooms)}
+    columns = tuple([column[r.id] for r in way.rooms])
+    groups = tuple(tuple([column[r.id] for r in s]) for s in sets(way.rooms, way.launch.devices))
+    return _Site(way.launch.backend, way.gpu, way.rooms, columns, groups, on_ram(view, way))

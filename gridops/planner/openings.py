@@ -154,6 +154,9 @@ class Opening:
         if self.prospect.contended:
             fetch = self._beside_others(at, fetch)
         self.soon_ms[at] = np.minimum(fetch + self.prospect.warm[at], self.prospect.running[at])
+        if not self._waiting and not self.prospect.mixed:
+            self.harm[at] = self.prospect.exposure.while_waiting(self.soon_ms[at])
+            return
         self.wait_ms[at] = 0
         for place in at[self.waits[at]].tolist():
             self.wait_ms[place] = self._harms.drain_ms(int(self.rows[place]))

@@ -17,7 +17,7 @@ import numpy as np
 from gridops.model.profile import Profile
 from gridops.planner.constants import SCARCE_KINDS
 from gridops.planner.fittings import fittings_of
-from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
+from gridops.planner.grid import ENDLESS, Bools, Grid, Ints, anywhere
 from gridops.planner.recall import Shelf
 from gridops.planner.world import HostView
 
@@ -47,10 +47,11 @@ class Scarcity:
         shelf: Shelf[tuple[_Kind | None]] = grid.world.recall.shelf("kinds")
         wanted: dict[tuple[int, bytes, bytes, bytes], int] = {}
         kinds: dict[tuple[int, bytes, bytes, bytes], _Kind] = {}
+        known: dict[tuple[int, bytes, bytes], _Kind] = {}
         for profile in grid.world.profiles.values():
             # As the last plan found it, where hosts have the shapes they had.
             sources = profile, grid.terrain.shapes
-            kind = shelf.of(profile.name, sources, lambda asked=profile: (_kind(grid, asked),))[0]  # type: ignore[misc]
+            kind = shelf.of(profile.name, sources, lambda asked=profile: (_kind(grid, asked, known),))[0]  # type: ignore[misc]
             if kind is not None and profile.replicas_max:
                 kinds[kind.key] = kind
                 wanted[kind.key] = wanted.get(kind.key, 0) + max(1, profile.replicas_min)
@@ -70,7 +71,7 @@ class Scarcity:
         if (more := grid.known_states - len(self._worths)) > 0:
             self._worths = np.concatenate([self._worths, np.full(more, -1, np.int64)])
         unknown = self._worths[states] < 0
-        if unknown.any():
+        if anywhere(unknown):
             asked = rows[unknown]
             self._worths[states[unknown]] = self.worth(grid.shape[asked], np.maximum(grid.free[asked], 0))
         return self._worths[states]
@@ -95,7 +96,7 @@ class Scarcity:
         together = (fit > 0).sum(2) // self.count[:, None]
         replicas: Ints = np.where(self.count[:, None] == 1, alone, together)
         ram = self.ram[:, shape]
-        if ram.any():
+        if anywhere(ram > 0):
             left = free[np.arange(len(free)), self._ram_column[shape]]
             replicas = np.minimum(replicas, np.where(ram > 0, left // np.maximum(ram, 1), ENDLESS))
         return replicas
@@ -116,13 +117,17 @@ def scarcity_of(grid: Grid) -> Scarcity:
     return shelf.of("all", (grid.terrain.shapes, *grid.world.profiles.values()), lambda: Scarcity(grid))
 
 
-def _kind(grid: Grid, profile: Profile) -> _Kind | None:
+def _kind(grid: Grid, profile: Profile, known: dict[tuple[int, bytes, bytes], _Kind]) -> _Kind | None:
+    """`known`: of others that take the same."""
     for position, config in enumerate(profile.configs):
         fittings = fittings_of(grid, profile, position)
         if fittings.some:
+            if (like := known.get(fittings.key)) is not None:
+                return like
             each = np.maximum(fittings.column(lambda f: f.per_pool), 1)
             ram, count, usable = fittings.column(lambda f: f.ram), config.devices.count, fittings.usable
-            return _Kind(count, each, ram, usable, (count, each.tobytes(), ram.tobytes(), usable.tobytes()))
+            key = count, each.tobytes(), ram.tobytes(), usable.tobytes()
+            return known.setdefault(fittings.key, _Kind(count, each, ram, usable, key))
     return None
 
 
