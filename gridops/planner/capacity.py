@@ -252,10 +252,10 @@ def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Of
     per_device = way.need.device_bytes + (way.need.host_bytes if on_ram(view, way) else 0)
     answers = [(room, _fit(board, room, per_device, way.gpu, former, live)) for room in way.rooms]
     fitting = _by_fill([(f.free_bytes, r) for r, f in answers if f.answer is Answer.FITS], ask.profile, per_device)
-    chosen = _choose(tuple(r for _, r in fitting), way, even=ask.profile.placement.even)
+    chosen = _choose(tuple([r for _, r in fitting]), way, even=ask.profile.placement.even)
     if chosen is None:
         return _no_set(board, way, {room.id: fit.free_bytes for room, fit in answers}, per_device)
-    claim = claim_of(ask.replica, ask.profile.name, way, tuple(sorted(r.id for r in chosen)), view)
+    claim = claim_of(ask.replica, ask.profile.name, way, tuple(sorted([r.id for r in chosen])), view)
     ram = view.ram
     if claim.host_bytes:
         assert ram is not None, "eligible refuses a host without RAM"
@@ -269,8 +269,9 @@ def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Of
                 max(0, fit.free_bytes),
                 "bytes",
             )
-    left = min(f for f, r in fitting if r in chosen) - per_device
-    return Offer(claim, left)
+    # The best comes first.
+    left = fitting[0][0] if len(chosen) == 1 else min(f for f, r in fitting if r in chosen)
+    return Offer(claim, left - per_device)
 
 
 def _no_set(board: HostBoard, way: Way, free: Mapping[DeviceId, int], need: int) -> HostLine:
@@ -299,6 +300,8 @@ def _fit(board: HostBoard, room: DeviceRoom, need_bytes: int, gpu: bool, former:
 
 def _by_fill(fitting: list[tuple[int, DeviceRoom]], profile: Profile, need: int) -> list[tuple[int, DeviceRoom]]:
     """Devices that fit, with what is free on each: tightest first, or by the share that would be left, most first."""
+    if len(fitting) < 2:
+        return fitting
     if not profile.placement.even:
         return sorted(fitting, key=lambda f: (f[0], _natural(f[1])))
     return sorted(fitting, key=lambda f: (-((f[0] - need) * PPM // max(1, f[1].total_bytes)), _natural(f[1])))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -39,6 +39,10 @@ class Fitting(NamedTuple):
     """Bytes on the host's RAM on top."""
 
 
+Takes: TypeAlias = tuple[int, bytes, tuple[int, ...]]
+"""What a config takes on hosts of every shape: pools of a seat, bytes by pool, and RAM on top."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fittings:
     """By shape; None where the config does not suit."""
@@ -46,13 +50,20 @@ class Fittings:
     of: tuple[Fitting | None, ...]
     wanted: Ints
     """Pool x shape: bytes that a pool of the seat needs free; endless where the config cannot use the pool."""
-    key: tuple[int, bytes, bytes]
+    key: Takes
     """Equal for configs that take the same on hosts of every shape."""
+
+    some: tuple[Fitting, ...]
+    """Those that there are."""
+    launches: tuple[Digest, ...]
+    """Every command that it may be, in order."""
 
     @classmethod
     def made(cls, of: tuple[Fitting | None, ...], wanted: Ints) -> Fittings:
-        count = next((f.way.launch.devices.count for f in of if f is not None), 0)
-        return cls(of, wanted, (count, wanted.tobytes(), np.array([0 if f is None else f.ram for f in of]).tobytes()))
+        some = tuple([f for f in of if f is not None])
+        count = some[0].way.launch.devices.count if some else 0
+        rams = tuple([0 if f is None else f.ram for f in of])
+        return cls(of, wanted, (count, wanted.tobytes(), rams), some, tuple(sorted({f.launch for f in some})))
 
     @property
     def usable(self) -> Bools:
@@ -63,10 +74,6 @@ class Fittings:
         """One number for each of these shapes, which suit. Where all are equal, one in memory."""
         known = {value(f) for f in self.some}
         return level(known.pop(), len(shape)) if len(known) == 1 else slim(self.column(value)[shape])
-
-    @property
-    def some(self) -> list[Fitting]:
-        return [f for f in self.of if f is not None]
 
     def column(self, value: Callable[[Fitting], int]) -> Ints:
         """One number per shape; 0 for shapes that do not suit."""

@@ -315,18 +315,22 @@ class Opening:
         free = left.take(rows, 1)
         if self.gpu and grid.shared:
             free = np.minimum(free, (grid.gpu[rows] - used_gpu[rows]).T)
-        lacks = free < self._wanted.take(grid.shape[rows], 1)
-        if self.loose:
-            np.putmask(free, lacks, ENDLESS)
-            tightest: Ints = np.minimum.reduce(free, 0)
-            enough: Bools = tightest < ENDLESS if self.count == 1 else np.add.reduce(~lacks, 0) >= self.count
+        rest = free - self._wanted.take(grid.shape[rows], 1)
+        if self.loose and self.count == 1:
+            # Read without a sign, what is less than nothing is more than anything.
+            least: Ints = np.minimum.reduce(rest.view(np.uint64), 0).view(np.int64)
+            enough: Bools = least >= 0
+        elif self.loose:
+            able = rest >= 0
+            enough = np.add.reduce(able, 0) >= self.count
+            least = np.minimum.reduce(np.where(able, rest, ENDLESS), 0)
         else:
-            enough, tightest = self._grouped(rows, free.T, ~lacks.T)
+            enough, tightest = self._grouped(rows, free.T, rest.T >= 0)
+            least = tightest - self.need[at]
         if self.prospect.needs_ram:
-            needs_ram = self.ram_need[at] > 0
-            ram_free = left[grid.ram[rows], rows]
-            enough &= ~needs_ram | (ram_free >= self.ram_need[at])
-        return tightest - self.need[at], enough
+            needed = self.ram_need[at]
+            enough &= (needed <= 0) | (left[grid.ram[rows], rows] >= needed)
+        return least, enough
 
     def _grouped(self, rows: Ints, free: Ints, room: Bools) -> tuple[Bools, Ints]:
         """As above where only some sets of pools may work together: the tightest set with room for all."""

@@ -18,7 +18,7 @@ from gridops.planner.eligible import Way
 from gridops.planner.fittings import fittings_of
 from gridops.planner.grid import ENDLESS, Bools, Grid, Ints
 from gridops.planner.rank_harm import Fetch, Harms
-from gridops.planner.terrain import anywhere, slim
+from gridops.planner.terrain import is_nothing, level, slim
 
 
 class Prospect:
@@ -33,28 +33,29 @@ class Prospect:
         self.kind = self.fittings.key
         self._shape = grid.shape
         self._ways: dict[int, Way] = {}
-        self.rows: Ints = np.flatnonzero(self._allowed(grid))
-        if len(self.rows) == len(grid.ids):
-            self.rows = self.place = grid.all_rows
-        else:
+        allowed = self._allowed(grid)
+        self.rows: Ints = grid.all_rows
+        self.place: Ints = grid.all_rows
+        if np.count_nonzero(allowed) < len(grid.ids):
+            self.rows = allowed.nonzero()[0]
             self.place = np.full(len(grid.ids), -1, np.int64)
             self.place[self.rows] = np.arange(len(self.rows))
         shape = grid.shape[self.rows]
         self.need: Ints = self.fittings.over(shape, lambda f: f.per_pool)
         self.ram_need: Ints = self.fittings.over(shape, lambda f: f.ram)
-        self.needs_ram = anywhere(self.ram_need > 0)
+        self.needs_ram = not is_nothing(self.ram_need)
         self.gpu = next((f.way.gpu for f in some), False)
         # Configs that may use any of their pools need no look at groups.
         self.loose = all(len(f.groups) == 1 and f.groups[0] == f.columns for f in some)
         about = harms.experience.about(profile, self.config)
         fetch = harms.fetch(profile, position, about, self.rows)
         self.fetch = Fetch(slim(fetch.alone_ms), slim(fetch.size_bytes), slim(fetch.shared))
-        self.contended = anywhere(self.fetch.shared > 0)
+        self.contended = not is_nothing(self.fetch.shared)
         self.exposure = harms.exposure(profile, position)
         lasting = harms.lasting(profile, about, self.rows, self.exposure, gpu=self.gpu)
         self.failing, self.slower, self.broken = (slim(part) for part in lasting)
         # Where more than the start differs between hosts, equal harm may have unequal parts.
-        self.mixed = any(anywhere(part != 0) for part in (self.failing, self.slower, self.broken))
+        self.mixed = not (is_nothing(self.failing) and is_nothing(self.slower) and is_nothing(self.broken))
         self.warm: Ints = slim(harms.warm_ms(profile, about, self.rows))
         self.running: Ints = slim(self._runs(grid))
         # With the link to itself, so that it stays true whatever else of the plan is moved (`room`).
@@ -93,7 +94,7 @@ class Prospect:
         if rules.deny_hosts:
             found[[grid.row[h] for h in rules.deny_hosts if h in grid.row]] = False
         # This very command has failed there before.
-        for launch in sorted({f.launch for f in self.fittings.some}):
+        for launch in self.fittings.launches:
             for n, state in grid.runs(launch):
                 if state is ResidencyState.FAILED and found[n] and self.launch(n) == launch:
                     found[n] = False
@@ -101,8 +102,10 @@ class Prospect:
 
     def _runs(self, grid: Grid) -> Ints:
         """Milliseconds until what runs or starts there serves, on each row; endless where nothing does."""
+        if not any(map(grid.runs, self.fittings.launches)):
+            return level(ENDLESS, len(self.rows))
         found: Ints = np.full(len(self.rows), ENDLESS, np.int64)
-        for launch in sorted({f.launch for f in self.fittings.some}):
+        for launch in self.fittings.launches:
             for n, state in grid.runs(launch):
                 at = self.place[n]
                 if at < 0 or self.launch(n) != launch:

@@ -16,7 +16,7 @@ import numpy as np
 
 from gridops.model.profile import Profile
 from gridops.planner.constants import SCARCE_KINDS
-from gridops.planner.fittings import fittings_of
+from gridops.planner.fittings import Takes, fittings_of
 from gridops.planner.grid import ENDLESS, Bools, Grid, Ints, anywhere
 from gridops.planner.recall import Shelf
 from gridops.planner.world import HostView
@@ -47,7 +47,7 @@ class Scarcity:
         shelf: Shelf[tuple[_Kind | None]] = grid.world.recall.shelf("kinds")
         wanted: dict[tuple[int, bytes, bytes, bytes], int] = {}
         kinds: dict[tuple[int, bytes, bytes, bytes], _Kind] = {}
-        known: dict[tuple[int, bytes, bytes], _Kind] = {}
+        known: dict[Takes, _Kind] = {}
         for profile in grid.world.profiles.values():
             # As the last plan found it, where hosts have the shapes they had.
             sources = profile, grid.terrain.shapes
@@ -86,15 +86,18 @@ class Scarcity:
         self.count: Ints = np.array([k.count for k in chosen], np.int64)
         self.need: Ints = np.array([k.need for k in chosen], np.int64).reshape(many, shapes)
         self.ram: Ints = np.array([k.ram for k in chosen], np.int64).reshape(many, shapes)
-        usable = np.array([k.usable for k in chosen], np.bool_)
-        self.usable: Bools = usable.reshape(many, shapes, grid.width)
+        usable = np.array([k.usable for k in chosen], np.bool_).reshape(many, shapes, grid.width)
+        self._wanted: Ints = np.where(usable, self.need[:, :, None], ENDLESS)
+        """Kind x shape x pool: what one of the kind takes there; more than there is where it cannot be."""
+        self._together = anywhere(self.count != 1)
 
     def _hold(self, shape: Ints, free: Ints) -> Ints:
         """How many replicas each kind could have there: kinds x rows."""
-        fit = np.where(self.usable[:, shape, :], free[None] // self.need[:, shape, None], 0)
-        alone = fit.sum(2)
-        together = (fit > 0).sum(2) // self.count[:, None]
-        replicas: Ints = np.where(self.count[:, None] == 1, alone, together)
+        fit = free[None] // self._wanted[:, shape]
+        replicas: Ints = np.add.reduce(fit, 2)
+        if self._together:
+            together = np.add.reduce(fit > 0, 2) // self.count[:, None]
+            replicas = np.where(self.count[:, None] == 1, replicas, together)
         ram = self.ram[:, shape]
         if anywhere(ram > 0):
             left = free[np.arange(len(free)), self._ram_column[shape]]
@@ -117,7 +120,7 @@ def scarcity_of(grid: Grid) -> Scarcity:
     return shelf.of("all", (grid.terrain.shapes, *grid.world.profiles.values()), lambda: Scarcity(grid))
 
 
-def _kind(grid: Grid, profile: Profile, known: dict[tuple[int, bytes, bytes], _Kind]) -> _Kind | None:
+def _kind(grid: Grid, profile: Profile, known: dict[Takes, _Kind]) -> _Kind | None:
     """`known`: of others that take the same."""
     for position, config in enumerate(profile.configs):
         fittings = fittings_of(grid, profile, position)

@@ -22,6 +22,7 @@ from gridops.planner.constants import REVIEW_PPM
 from gridops.planner.draft import Draft, Item, is_same_place, may_dip
 from gridops.planner.failing import bar_of
 from gridops.planner.fill import filled, filled_of
+from gridops.planner.fittings import Takes
 from gridops.planner.grid import MIB, Grid, Ints
 from gridops.planner.openings import Answers, Opening, Strands
 from gridops.planner.prospects import Prospect
@@ -63,7 +64,7 @@ class Seats:
         self.grid = Grid(draft.world, draft.board)
         self._scarcity, self.harms = scarcity_of(self.grid), Harms(self.grid)
         self._openings: dict[ProfileName, tuple[Opening, ...]] = {}
-        self._strands: dict[tuple[int, bytes, bytes], Strands] = {}
+        self._strands: dict[Takes, Strands] = {}
         """By what is taken, while nothing is kept for the next plan."""
         self._measured: list[Measured] | None = None
         """All that was measured anywhere, once somebody asked."""

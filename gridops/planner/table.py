@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from gridops.planner.grid import Ints
+from gridops.planner.grid import Bools, Ints
 from gridops.planner.openings import Opening
 from gridops.planner.rank import Rank
 
@@ -40,8 +40,9 @@ class Table:
     """Part of the harm that is not the opening's."""
     _told: list[tuple[Rank, int]] = field(default_factory=list)
     """The best rows so far, in order."""
-    _rest: list[tuple[tuple[int, ...], Ints]] | None = None
-    """The others: groups with the terms in which they are equal, the best group last."""
+    _rest: list[tuple[tuple[int, ...], Ints, Bools | None]] | None = None
+    """The others: groups with the terms in which they are equal, the best group last. Of one that was split it is those
+    that were not better."""
 
     def best(self, without: Collection[int]) -> tuple[Rank, int] | None:
         """The best row that is not among these, and its terms."""
@@ -55,10 +56,13 @@ class Table:
     def _tell(self) -> bool:
         """Find the next best row: the columns are compared from the left, among those still equal."""
         if self._rest is None:
-            self._rest = [((), np.arange(len(self.places)))] if len(self.places) else []
+            size = len(self.places)
+            self._rest = [((), self.opening.grid.all_rows[:size], None)] if size else []
         if not self._rest:
             return False
-        equal, at = self._rest.pop()
+        equal, at, better = self._rest.pop()
+        if better is not None:
+            at = at[~better]
         for term in self.columns[len(equal) :]:
             if isinstance(term, int):
                 equal = *equal, term
@@ -68,16 +72,17 @@ class Table:
                 values = term.some(at)
                 best = values[values.argmin()]
                 least = values == best
-                if np.count_nonzero(least) < len(at):
-                    self._rest.append((equal, at[~least]))
-                    at = at[least]
+                few = least.nonzero()[0]
+                if len(few) < len(at):
+                    self._rest.append((equal, at, least))
+                    at = at[few]
                 equal = *equal, int(best)
         chosen = 0  # rows stand in the order of host names
         if len(at) > 1 and self.opening.mixed:
             parts = list(zip(*(p.tolist() for p in self.parts(at)), strict=True))
             chosen = parts.index(min(parts))
         if len(at) > 1:
-            self._rest.append((equal, at[1:] if not chosen else np.delete(at, chosen)))
+            self._rest.append((equal, at[1:] if not chosen else np.delete(at, chosen), None))
         first = int(at[chosen])
         self._told.append((self._rank(first, equal), int(self.opening.rows[self.places[first]])))
         return True

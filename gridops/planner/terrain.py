@@ -182,6 +182,11 @@ def anywhere(where: Bools) -> bool:
     return bool(np.count_nonzero(where))
 
 
+def is_nothing(column: Ints) -> bool:
+    """Zero on every row."""
+    return not column[0] if column.strides == (0,) and len(column) else not anywhere(column != 0)
+
+
 def slim(column: Ints) -> Ints:
     """The same numbers; where all are equal, one in memory. Not to be written to."""
     if column.strides == (0,) or not len(column) or column[0] != column[-1] or anywhere(column != column[0]):
