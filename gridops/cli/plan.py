@@ -15,7 +15,7 @@ import typer
 
 from gridops.base import limits
 from gridops.base.errors import Failed, GridopsError
-from gridops.base.ids import HostId
+from gridops.base.ids import HostId, ReplicaId
 from gridops.cli import exits
 from gridops.cli.client import connect
 from gridops.cli.output import Context, Usage, context_of, dump_json, dump_line, write_file
@@ -48,6 +48,7 @@ from gridops.planner.render_markdown import render_markdown
 from gridops.planner.render_text import Style, closing, render_text
 from gridops.planner.render_words import ASCII, UTF8, short_plan
 from gridops.planner.render_words import Context as Words
+from gridops.planner.scene import unseen
 
 FORMS = ("text", "json", "jsonl", "yaml", "markdown", "github")
 
@@ -182,6 +183,7 @@ def _words(call: Call, seen: Seen, plan: Plan) -> Words:
         next_steps=next_steps,
         halt=halt,
         unheard=_unheard(call, seen, plan),
+        unseen=_unseen(call, seen, plan),
         show_all=call.asked.show_all,
     )
 
@@ -194,6 +196,10 @@ def _unheard(call: Call, seen: Seen, plan: Plan) -> frozenset[HostId]:
     patience_ms = call.intent.desired.planning.heartbeat.stale_after_ms
     heard = {h.host for h in seen.snapshot.hosts if not h.goodbye and at_ms - h.observed_ms <= patience_ms}
     return frozenset(d.source.host for d in plan.decisions if d.source is not None) - heard
+
+
+def _unseen(call: Call, seen: Seen, plan: Plan) -> tuple[ReplicaId, ...]:
+    return unseen(plan, seen.snapshot, call.now_ms, call.intent.desired) if is_live(seen) else ()
 
 
 def _ahead(context: Context, plan: Plan, seen: Seen) -> tuple[tuple[tuple[str, str], ...], str]:

@@ -110,13 +110,21 @@ def state_words(plan: Plan, context: Context) -> str:
     return f"{words}, from gridops/state" if source is SnapshotSource.STATE else words
 
 
+_NAMED = 6
+"""So many replicas are named of those that are planned and not there."""
+
+
 def _no_changes(plan: Plan, context: Context, style: Style) -> list[str]:
     n = len(plan.placement)
     stand = "1 replica is where it should be" if n == 1 else f"{n} replicas are where they should be"
     commit = "uncommitted files" if plan.intent.commit is None else _commit(plan)
     state = state_words(plan, context).partition(",")[0] if plan.snapshot.source is SnapshotSource.LIVE else ""
     detail = f"intent {commit}, {state or state_words(plan, context)}"
-    return wrap(f"No changes. {stand} ({detail}).", style.width)
+    lines = wrap(f"No changes. {stand} ({detail}).", style.width)
+    if context.unseen:
+        shown = ", ".join(context.unseen[:_NAMED]) + (", ..." if len(context.unseen) > _NAMED else "")
+        lines += wrap(f"Not seen there now: {shown}. What it waits for: gridops status", style.width)
+    return lines
 
 
 def _commit(plan: Plan) -> str:

@@ -65,6 +65,8 @@ class Context:
     """Why nobody writes or carries out a plan now, as a sentence."""
     unheard: frozenset[HostId] = frozenset()
     """Hosts that were silent when the plan was made."""
+    unseen: tuple[ReplicaId, ...] = ()
+    """Replicas that no host reported where the plan has them; empty where hosts were not asked."""
     stored: bool = True
     """The plan is one that lies in git. A new one has a name that no command but `plan` knows."""
     in_force: str = ""

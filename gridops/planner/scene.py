@@ -239,6 +239,12 @@ def set_scene(target: Plan, snapshot: Snapshot, now_ms: int, desired: Desired | 
     return scene
 
 
+def unseen(target: Plan, snapshot: Snapshot, now_ms: int, desired: Desired) -> tuple[ReplicaId, ...]:
+    """Replicas of a plan that no host reports at their seat: on their way, unable to get there, or not heard of."""
+    there = set_scene(target, snapshot, now_ms, desired).adopted
+    return tuple(a.replica for a in target.placement if a.replica not in there)
+
+
 def _fulfils(scene: Scene, a: Assignment) -> Residency | None:
     """The process that is what the assignment asks for, under its own name or a former one."""
     if a.seat.host not in scene.reports:

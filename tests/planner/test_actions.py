@@ -17,6 +17,7 @@ from gridops.model.policy import ActionClass
 from gridops.model.profile import Colocation, Downtime, Restart
 from gridops.model.snapshot import HostState, Ownership, Residency, ResidencyState
 from gridops.planner.actions import Step, actions
+from gridops.planner.scene import unseen
 from gridops.planner.targets import terms_of
 from tests.planner.fleet import GIB, NOW, Fleet, config, device, digest, host, laptop, profile, running
 from tests.planner.walk import Walk
@@ -170,6 +171,16 @@ def test_what_comes_back_is_kept_until_what_takes_its_place_serves(coming: Resid
     assert told(steps(back, made))[-1] == "drain c/1 ant: c/1 to be ready on bee"
     first = alter(fleet, "c/1", state(coming, restarts=0))
     assert "drain c/1 ant" in told(steps(first, made))
+
+
+def test_what_is_planned_and_not_there_is_told_from_what_is() -> None:
+    fleet = converged(profile("c", 2))
+    desired = fleet.inputs().intent.desired
+    assert fleet.parent is not None
+    assert unseen(fleet.parent, fleet.snapshot(), fleet.now, desired) == ()
+    failed = alter(fleet, "c/2", state(ResidencyState.FAILED))
+    assert unseen(fleet.parent, failed.snapshot(), fleet.now, desired) == ("c/2",)
+    assert unseen(fleet.parent, fleet.snapshot(), fleet.now + 3_600_000, desired) == ("c/1", "c/2")
 
 
 def test_a_drained_process_is_stopped_once_it_is_idle() -> None:

@@ -63,6 +63,7 @@ PAGES = {
     "story-120-utf8": (story(), Style(120, UTF8), CONTEXT),
     "story-120-ascii-all": (story(), Style(120, ASCII), replace(CONTEXT, show_all=True)),
     "quiet-80": (quiet(), Style(80, ASCII), CONTEXT),
+    "quiet-unseen-80": (quiet(), Style(80, ASCII), replace(CONTEXT, unseen=("coder/1", "embed/2"))),
     "hypothetical-80": (hypothetical(), Style(80, ASCII), CONTEXT),
     "held-back-80": (held_back(), Style(80, ASCII), CONTEXT),
 }
