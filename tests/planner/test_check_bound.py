@@ -135,6 +135,11 @@ LIES: dict[str, Lie] = {
     "less than it needs": Lie("needed", lambda p: assignment(p, "c/1", device_bytes=GIB)),
     "less RAM than it needs": Lie("needed", truth=wants(configs=(config("c-q4", 10, host_gib=1),))),
     "less than it took": Lie("and than it took", lambda p: assignment(p, "c/1", device_bytes=GIB), KEPT),
+    "less than its process was started with": Lie(
+        "than its process was started with",
+        lambda p: assignment(p, "c/1", device_bytes=4 * GIB),
+        KEPT.but(profiles=(profile("c", gib=4), *BASE.profiles[1:])),
+    ),
     "what nobody knows": Lie(
         "nobody knows what it takes",
         truth=wants(configs=(config("c-q4", footprint=Footprint(source=FootprintSource.UNKNOWN)),)),

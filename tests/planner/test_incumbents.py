@@ -310,3 +310,9 @@ def test_who_is_crowded_out_does_not_shrink_on_its_own_card(name: str) -> None:
     made = fleet.but(profiles=(smaller,)).reporting("ant", devices=with_external(heard, "gpu0", 16).devices).plan()
     assert made.to_do == ()
     assert [a.device_bytes >> 30 for a in made.placement] == [10]
+
+
+def test_who_should_leave_and_cannot_holds_what_its_process_was_started_with() -> None:
+    """Also where the plan in force says less: its host counts it so."""
+    fleet = drained(converged(profile("c", gib=10), hosts=(host("ant"),)), "ant").restarted("c/1", 14)
+    assert [a.device_bytes >> 30 for a in fleet.plan().placement] == [14]
