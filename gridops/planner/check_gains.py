@@ -6,16 +6,14 @@ what was given up; `gainers` whether those are meant that a cause names.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
 from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind
 from gridops.planner.check_seats import ram_of
-from gridops.planner.check_view import View
+from gridops.planner.check_view import NAMES, View
 
 WORDS = {CauseKind.REBALANCE: "makes room for ", CauseKind.DISPLACED: "gives way to "}
-NAMES = re.compile(r"[^\s,]+/\d+")
 
 
 def displaced(view: View) -> Iterator[str]:
@@ -40,7 +38,6 @@ def _came(view: View, left: Assignment, priority: int) -> bool:
 
     On its own host it must have taken a device that was left; who only makes room is not who others give way to.
     """
-    for_others = _for_others(view)
     hosts, wanted = [left.seat.host], _left_devices(view, left)
     for host in hosts:
         for a in view.arriving.get(host, []):
@@ -50,17 +47,11 @@ def _came(view: View, left: Assignment, priority: int) -> bool:
             elsewhere = old is None or old.seat.host != host
             if not elsewhere and host == left.seat.host and not _devices(view, a) & wanted:
                 continue
-            if a.replica not in for_others:
+            if a.replica not in view.passing:
                 return True
             if elsewhere and old is not None and old.seat.host not in hosts:
                 hosts.append(old.seat.host)
     return False
-
-
-def _for_others(view: View) -> set[ReplicaId]:
-    """Who only makes room."""
-    moved = (d for d in view.plan.decisions if d.cause.kind is CauseKind.REBALANCE)
-    return {d.replica for d in moved if NAMES.search(d.cause.detail)}
 
 
 def _left_devices(view: View, left: Assignment) -> set[DeviceId]:
@@ -99,10 +90,10 @@ def gainers(view: View, d: Decision, host: HostId) -> str | None:
 
 def _coming(view: View, host: HostId) -> set[ReplicaId]:
     """Who comes to the host, or to one that somebody left for it, and so on."""
-    hosts, found, passing = [host], set[ReplicaId](), _for_others(view)
+    hosts, found = [host], set[ReplicaId]()
     for one in hosts:
         for a in view.arriving.get(one, []):
-            found |= {a.replica} - passing
+            found |= {a.replica} - view.passing
             old = view.former(a)
             if old is not None and old.seat.host not in hosts:
                 hosts.append(old.seat.host)

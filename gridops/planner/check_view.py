@@ -5,6 +5,7 @@ Part of `check`, which says what may be imported here: nothing of the planner. D
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from gridops.model.fleet import HostClass
 from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent
 from gridops.model.learned import Learned
-from gridops.model.plan import Assignment, Cause, Decision, Plan
+from gridops.model.plan import Assignment, Cause, CauseKind, Decision, Plan
 from gridops.model.policy import protection_default
 from gridops.model.profile import Profile
 from gridops.model.snapshot import (
@@ -32,6 +33,8 @@ from gridops.model.snapshot import (
 )
 
 PPM = 1_000_000
+NAMES = re.compile(r"[^\s,]+/\d+")
+"""Replicas that a sentence names."""
 
 
 class Gone(Protocol):
@@ -102,6 +105,9 @@ class View:
             self.of.setdefault(a.profile, []).append(a)
         self.mass_silent = self._silence()
         """Many hosts fell silent at once."""
+        moved = (d for d in plan.decisions if d.cause.kind is CauseKind.REBALANCE)
+        self.passing = {d.replica for d in moved if NAMES.search(d.cause.detail)}
+        """Who only makes room for others."""
         self.missing = Counter(u.replica.rpartition("/")[0] for u in plan.report.unplaced)
 
     def former(self, a: Assignment) -> Assignment | None:
