@@ -80,6 +80,8 @@ def gainers(view: View, d: Decision, host: HostId) -> str | None:
         return "its words are those of another reason"
     if not named:
         return "it names nobody"
+    if view.partial and d.kind is not DecisionKind.REMOVE:
+        return None  # a move that nothing is tied to may be carried out without those for whom it was thought of
     for replica in named:
         if replica not in view.fresh or replica == d.replica:
             return f"{replica} comes nowhere"

@@ -16,7 +16,7 @@ from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
 from gridops.base.record import with_one
 from gridops.base.units import counted, render_bytes, render_lack
 from gridops.footprint.need import Need, UnknownNeed, need
-from gridops.model.plan import CodeCount, HostLine, Unplaced
+from gridops.model.plan import CauseKind, CodeCount, HostLine, Unplaced
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.draft import Draft, Item
 from gridops.planner.eligible import Way, open_way
@@ -120,8 +120,21 @@ def _line(draft: Draft, item: Item, position: int, host: HostId) -> HostLine | N
         if bar is not None and (line := bar.line(host)) is not None:
             return line
         answer = draft.board.offer(host, Ask(item.replica, profile, way, item.home))
-        return None if isinstance(answer, Offer) else answer
+        return _as_started(draft, item, host) if isinstance(answer, Offer) else answer
     return way
+
+
+def _as_started(draft: Draft, item: Item, host: HostId) -> HostLine | None:
+    """Where it gave way it would fit as its file says today; its process takes what it was started with."""
+    origin, board = item.origin, draft.board.hosts.get(host)
+    if origin is None or board is None or origin.host != host or item.cause.kind is not CauseKind.DISPLACED:
+        return None
+    need, rooms = origin.claim.device_bytes, {r.id: r for r in board.view.rooms}
+    there = [rooms[d].raw_bytes - board.use(d, live=False).all_bytes for d in origin.claim.devices if d in rooms]
+    have = max(0, min([need - 1, *there]))
+    detail = "its process was started with more than fits beside who comes"
+    code = codes.INSUFFICIENT_DEVICE_MEMORY.code
+    return HostLine(host=host, code=code, detail=detail, need=need, have=have, unit="bytes")
 
 
 def _headed(draft: Draft, item: Item, tally: Tally) -> Unplaced:

@@ -310,3 +310,12 @@ def test_a_large_fleet_makes_room_among_the_hosts_that_matter(monkeypatch: pytes
 def test_so_many_may_lose_their_place_in_one_plan(standing: int, most: int) -> None:
     """As many as the earlier allocator allowed, more in larger fleets, and never more than a person looks through."""
     assert room._drops(SimpleNamespace(seats=range(standing))) == most
+
+
+def test_who_gave_way_and_would_fit_as_its_file_says_today_has_a_line_for_its_host() -> None:
+    """It was started with 18 GiB and asks for 4 now: beside who comes it would fit, once it was started anew."""
+    smaller = replace(LOW, configs=(config("low-q4", 4),))
+    made = wants(standing(LOW), smaller, HIGH).plan()
+    (missing,) = made.report.unplaced
+    left = next(d.source.host for d in made.decisions if d.kind is DecisionKind.REMOVE and d.source is not None)
+    assert any(line.host == left and "was started with more" in line.detail for line in missing.hosts)
