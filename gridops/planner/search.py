@@ -19,6 +19,7 @@ from gridops.planner.constants_room import (
     FIRST_CYCLE,
     HANDFUL,
     LONGEST_CYCLE,
+    RENT_PPM,
     RUIN_EVERY,
     SHORTEST_CYCLE,
     SLOWER_PPM,
@@ -142,7 +143,7 @@ class Search:
 
     def _weighed(self) -> int:
         puzzle = self.puzzle
-        return puzzle.short * FAR + puzzle.unmet * PARTS + puzzle.rent
+        return puzzle.short * FAR + puzzle.unmet * PARTS + puzzle.rent * RENT_PPM // PPM
 
     def _for_start(self, length: int, most: int) -> int:
         puzzle = self.puzzle
