@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gridops.base.codes import placement as codes
 from gridops.base.ids import DeviceId, HostId
@@ -297,10 +298,18 @@ def _held(view: View, old: Assignment) -> int:
     return max(old.device_bytes + old.host_bytes, *(device + beside for device, beside in known), 0)
 
 
+def _as_started(view: View, a: Assignment) -> Assignment:
+    """A seat with what its running process was given, where one is reported."""
+    names = view.known_as(a)
+    mine = next((r for r in view.live(a.seat.host) if r.replica in names and r.identity == a.launch), None)
+    return a if mine is None else replace(a, device_bytes=mine.device_bytes, host_bytes=mine.host_bytes)
+
+
 def beside(view: View) -> Iterator[str]:
     """The other ledger: what serves and is started anew on its own host runs twice for a while, or is said to be down.
 
-    Whoever arrives can wait for them, so only those who stand there count besides.
+    Whoever arrives can wait for them, so only those who stand there count besides, each as it was started: what its
+    file says today is true of it when it is started anew.
     """
     stated = {d.replica for d in view.plan.decisions if d.cost.dip}
     fresh = {a.replica for a in view.new}
@@ -318,7 +327,7 @@ def beside(view: View) -> Iterator[str]:
         for device in host.devices:
             raw, margin, share = bounds(view, host.id, device)
             mine = (a.device_bytes if device.id in a.seat.devices else 0) + (a.host_bytes if device.id == ram else 0)
-            others = [b for b in view.on[host.id] if b.replica not in fresh]
+            others = [_as_started(view, b) for b in view.on[host.id] if b.replica not in fresh]
             taken = mine + (twin.device_bytes if device.id in twin.devices else 0)
             taken += sum(b.device_bytes for b in others if device.id in b.seat.devices)
             taken += twin.host_bytes + sum(b.host_bytes for b in others) if device.id == ram else 0

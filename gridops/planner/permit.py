@@ -96,12 +96,16 @@ class Permit:
         """Has somebody new who matters more come to its home, or to one that others who matter more left for it?
 
         Who stood elsewhere and comes without anybody new behind it has not earned it: it would be moved as a pretext.
+        Nor has who is new where one of its kind went away: those two are alike, so that nobody came there at all.
         """
         puzzle, pieces = self.puzzle, self.puzzle.pieces
         home = pieces[n].home
         assert home is not None, "it has a home"
-        weight, hosts = puzzle.kinds[pieces[n].kind].weight, [home.host]
-        for host in hosts:
+        weight = puzzle.kinds[pieces[n].kind].weight
+        left: dict[int, int | None] = {home.host: None}
+        """Hosts whose place may have been given up for it, and the kind that left them so."""
+        queue = [home.host]
+        for host in queue:
             for m in puzzle.on[host]:
                 other, spot = pieces[m], puzzle.at[m]
                 if (
@@ -110,12 +114,13 @@ class Permit:
                     and not other.meek
                     and spot is not None
                     and spot.option.firm
-                    and (not earned or host != home.host or self._more_than_before(other.kind, host))
+                    and (not earned or other.kind == left[host] or self._more_than_before(other.kind, host))
                 ):
                     if other.home is None or not earned:
                         return True
-                    if other.home.host not in hosts:
-                        hosts.append(other.home.host)
+                    if other.home.host not in left:
+                        left[other.home.host] = other.kind
+                        queue.append(other.home.host)
         return False
 
     def _more_than_before(self, kind: int, host: int) -> bool:

@@ -208,6 +208,22 @@ def test_only_who_came_to_a_host_excuses_that_somebody_lost_a_place_there(comes:
     assert Permit(made, WIDE).is_result() is (comes == "for somebody new")
 
 
+def test_who_is_new_where_its_like_went_away_is_nobody_that_others_made_room_for() -> None:
+    """One moves to the place of somebody who matters less, and a third host gets one more of another kind: written down,
+    the newcomer is there, and nobody came to where the first one stood."""
+    option = Option(0, (0,), ((0,),), 1, 5, 0, False, 1, 0)
+    kinds = [Kind(weight, lambda: dict.fromkeys((0, 1, 2), (option,)), most_here=9) for weight in (1, 8, 8)]
+    homes = [Spot(0, option, (0,)), Spot(1, option, (0,)), Spot(1, option, (0,))]
+    made = Puzzle(kinds, [Piece(0, homes[0]), Piece(1, homes[1]), Piece(2, homes[2]), Piece(2)], one_pool([9, 18, 9]))
+    for n, spot in {1: Spot(0, option, (0,)), 2: Spot(2, option, (0,)), 3: homes[2]}.items():
+        made.put(n, spot)
+    assert not Permit(made, WIDE).is_result()
+    other = Puzzle(kinds, [Piece(0, homes[0]), Piece(1, homes[1]), Piece(2)], one_pool([9, 9, 9]))
+    for n, spot in {1: Spot(0, option, (0,)), 2: Spot(1, option, (0,))}.items():
+        other.put(n, spot)
+    assert Permit(other, WIDE).is_result()
+
+
 def test_draws_cover_their_range_and_never_change() -> None:
     draws = Draws()
     found = [draws.below(7) for _ in range(200)]

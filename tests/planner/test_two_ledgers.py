@@ -26,6 +26,7 @@ from gridops.planner.gather import gather
 from gridops.planner.targets import choose
 from gridops.planner.views import look
 from tests.planner.fleet import Fleet, codes_of, config, decisions, device, digest, host, laptop, profile
+from tests.planner.settled import converged
 
 ROOMY = PlanningPolicy(headroom=Headroom(memory_ppm=0))
 CARD = host("ant")
@@ -139,3 +140,16 @@ def test_the_check_notices_a_replica_that_cannot_run_twice_and_is_not_said_to_be
     assert [d.cost.dip for d in made.decisions] == [1]
     silent = replace(made, decisions=tuple(replace(d, cost=Cost()) for d in made.decisions))
     assert any("cannot run twice" in n for n in check(silent, fleet.inputs()))
+
+
+@pytest.mark.parametrize(
+    ("grown", "fits"), [(6, True), (12, False)], ids=["as its file says", "more than its file says"]
+)
+def test_who_stands_beside_a_second_generation_counts_as_it_was_started(grown: int, fits: bool) -> None:
+    """6 + 6 + 6 GiB of 24 run at once, although a file says 12 of one by now; 12 + 6 + 6 with headroom do not."""
+    fleet = converged(profile("wide", gib=grown), profile("c", gib=6), hosts=(host("ant", (24,)),))
+    again = profile("c", gib=6, configs=(config("c-q4", 6, context=9),))
+    fleet = fleet.but(profiles=(profile("wide", gib=12), again))
+    made = fleet.plan()
+    silent = replace(made, decisions=tuple(replace(d, cost=Cost()) for d in made.decisions))
+    assert any("cannot run twice" in n for n in check(silent, fleet.inputs())) is not fits
