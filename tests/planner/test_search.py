@@ -209,7 +209,7 @@ def test_only_who_came_to_a_host_excuses_that_somebody_lost_a_place_there(comes:
 
 
 def test_who_is_new_where_its_like_went_away_is_nobody_that_others_made_room_for() -> None:
-    """One moves to the place of somebody who matters less, and a third host gets one more of another kind: in words, the
+    """One moves to the place of somebody who matters less, and a third host gets one more of another kind. In words the
     newcomer is there, and nobody came to where the first one stood."""
     option = Option(0, (0,), ((0,),), 1, 5, 0, False, 1, 0)
     kinds = [Kind(weight, lambda: dict.fromkeys((0, 1, 2), (option,)), most_here=9) for weight in (1, 8, 8)]
