@@ -171,8 +171,13 @@ def _seen(view: View, a: Assignment, config: Config, launch: Launch) -> tuple[in
 
 
 def known_needs(view: View, a: Assignment, launch: Launch) -> list[tuple[int, int]]:
-    """What may be known of a command on its seat, by files and by measuring; nothing where no config makes it."""
-    config = made_by(view.profiles.get(a.profile), launch)
+    """What may be known of a command on its seat, by files and by measuring; nothing where no config makes it.
+
+    A config may have got another name since: what it needs is true of the same command all the same.
+    """
+    profile = view.profiles.get(a.profile)
+    called = (replace(launch, config=c.name) for c in (profile.configs if profile is not None else ()))
+    config = next((made for one in called if (made := made_by(profile, one)) is not None), None)
     if config is None:
         return []
     return [need for need in (_need(config), _seen(view, a, config, launch)) if need is not None]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gridops.base.codes import placement as codes
-from gridops.base.ids import ReplicaId
+from gridops.base.ids import ConfigName, ReplicaId
 from gridops.model.fleet import Host
 from gridops.model.plan import Cost, Plan
 from gridops.model.policy import Headroom, PlanningPolicy
@@ -153,3 +153,12 @@ def test_who_stands_beside_a_second_generation_counts_as_it_was_started(grown: i
     made = fleet.plan()
     silent = replace(made, decisions=tuple(replace(d, cost=Cost()) for d in made.decisions))
     assert any("cannot run twice" in n for n in check(silent, fleet.inputs())) is not fits
+
+
+@pytest.mark.parametrize("name", ["code-q4", "renamed"])
+def test_who_shrinks_has_not_grown_whatever_its_config_is_called_by_now(name: str) -> None:
+    """Its file says 19.5 GiB of it now, where 18 are: it changes to 17.6, and nobody has to keep headroom for that."""
+    fleet = converged(profile("code", gib=15), hosts=(host("ant", (18,)),))
+    wide = replace(config("code-q4", 19.5), name=ConfigName(name))
+    made = fleet.but(profiles=(profile("code", configs=(wide, config("thin", 17.6))),)).plan()
+    assert decisions(made) == ["change code/1 ant -> ant"]
