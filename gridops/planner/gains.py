@@ -37,9 +37,9 @@ def named(draft: Draft, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
         if not _gainers(d, arriving, for_others) and (words := _spreads(draft, d)) is not None:
             causes[d.replica] = replace(d.cause, detail=words)
     for_others -= causes.keys()
+    coming = _by_set(arriving, for_others)
     for d in movers:
-        there = _gainers(d, arriving, for_others)
-        with_it = _of_its_set(d, decisions, for_others)
+        there, with_it = _gainers(d, arriving, for_others), coming.get(d.change_set, [])
         found = [r for r in there if r in with_it] or with_it or there
         if d.replica not in causes and found:
             causes[d.replica] = replace(d.cause, detail=f"{WORDS[d.cause.kind]} {names(found)}")
@@ -76,10 +76,14 @@ def _gainers(
     return sorted(found, key=replica_key)
 
 
-def _of_its_set(decision: Decision, decisions: Sequence[Decision], for_others: set[ReplicaId]) -> list[ReplicaId]:
-    """Whoever comes in the same change set: to the place, or for a price that was made smaller."""
-    come = (d for d in decisions if d.target not in (None, d.source) and d.change_set == decision.change_set)
-    return sorted((d.replica for d in come if d.replica not in for_others), key=replica_key)
+def _by_set(arriving: Mapping[HostId, Sequence[Decision]], for_others: set[ReplicaId]) -> dict[int, list[ReplicaId]]:
+    """Whoever comes with each change set: to the place, or for a price that was made smaller."""
+    found: dict[int, list[ReplicaId]] = {}
+    for decisions in arriving.values():
+        for d in decisions:
+            if d.replica not in for_others:
+                found.setdefault(d.change_set, []).append(d.replica)
+    return {number: sorted(replicas, key=replica_key) for number, replicas in found.items()}
 
 
 def _spreads(draft: Draft, d: Decision) -> str | None:
