@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import psutil
 import pytest
 
 from gridops.base.codes.host import WORK_IN_FLIGHT
@@ -27,13 +29,21 @@ from tests.agent.test_crash import child, recovered, story
 
 
 def end_engines(site: Site) -> int:
-    """Kill every process that carries this site's mark; how many that were."""
-    pids = site.processes()
+    """Kill every process with this site's mark; how many that were. One just started shows it a moment later."""
+    pids, over = site.processes(), time.monotonic() + 1
+    while not pids and time.monotonic() < over and _starting():
+        time.sleep(0.005)
+        pids = site.processes()
     for pid in pids:
         process = here().process(pid)
         if process is not None:
             here().send(process, signal.SIGKILL)
     return len(pids)
+
+
+def _starting() -> bool:
+    """A process of ours lives, whatever it shows of itself yet."""
+    return any(child.status() != psutil.STATUS_ZOMBIE for child in psutil.Process().children())
 
 
 def settled(agent: Agent, site: Site, body: Digest) -> bool:
