@@ -308,15 +308,21 @@ async def test_leaving_while_an_engine_starts_lets_it_finish_and_adopts_it(site:
         assert [pid_of(agent, warmed)] == pids == site.processes()
 
 
+def own_model(site: Site, folder: Path) -> Path:
+    """The model in a folder of this test alone, where the agent looks for it: it may be changed."""
+    model = folder / "mine" / "tiny.gguf"
+    model.parent.mkdir()
+    model.write_bytes(site.model.path.read_bytes())
+    site.config = replace(site.config, artifact_folders=(model.parent,))
+    return model
+
+
 @pytest.mark.parametrize("swapped", [True, False])
 async def test_a_model_file_swapped_while_the_agent_was_away_in_mid_start_never_becomes_ready(
     site: Site, tmp_path: Path, swapped: bool
 ) -> None:
-    model = tmp_path / "mine" / "tiny.gguf"
-    model.parent.mkdir()
-    good = site.model.path.read_bytes()
-    model.write_bytes(good)
-    site.config = replace(site.config, artifact_folders=(model.parent,))
+    model = own_model(site, tmp_path)
+    good = model.read_bytes()
     async with site.agent() as agent:
         warmed = await command(agent, site, site.warm())
         await until(lambda: warmed in agent.memory.host.held and held_of(agent, warmed).handle is not None)
@@ -338,10 +344,7 @@ async def test_a_model_file_swapped_while_the_agent_was_away_in_mid_start_never_
 
 
 async def test_a_file_that_is_replaced_after_its_model_was_ready_ends_nothing(site: Site, tmp_path: Path) -> None:
-    model = tmp_path / "mine" / "tiny.gguf"
-    model.parent.mkdir()
-    model.write_bytes(site.model.path.read_bytes())
-    site.config = replace(site.config, artifact_folders=(model.parent,))
+    model = own_model(site, tmp_path)
     async with site.agent() as agent:
         warmed = await command(agent, site, site.warm())
         await receipt(agent, warmed)
@@ -356,11 +359,8 @@ async def test_a_model_file_swapped_between_its_proof_and_its_reading_never_beco
     site: Site, tmp_path: Path, how: str
 ) -> None:
     """The same size, the same time, other bytes: what the engine has read is not what was approved."""
-    model = tmp_path / "mine" / "tiny.gguf"
-    model.parent.mkdir()
-    good = site.model.path.read_bytes()
-    model.write_bytes(good)
-    site.config = replace(site.config, artifact_folders=(model.parent,))
+    model = own_model(site, tmp_path)
+    good = model.read_bytes()
     async with site.agent() as agent:
         start, seen = agent.keepers.child.start, model.stat()
 

@@ -149,13 +149,7 @@ def test_people_may_apply_it_while_it_is_tried_again(fleet: Fleet) -> None:
     desk = broken(fleet, load="no_artifact")
     until(desk, LEAVE_AFTER)
     desk.settle(1, 1)
-    room = fleet.agents["alpha"].room
-    room.fails.clear()
-    room.slow.add("load")
-    for _ in range(200):
-        desk.settle(1, 60_000)
-        if under_way(rights(desk)):
-            break
+    try_again(desk)
     assert desk.apply()["applied"]
     desk.settle(20)
     assert fleet.agents["beta"].replicas() == {"coder/1": "ready"}
