@@ -104,7 +104,7 @@ def diff(before: Side, after: Side, reasons: Reasons) -> tuple[Decision, ...]:
     if reasons.strays:
         decided = {d.keywords["replica"] for d in found}
         left = {a.profile for a in after.seats.values()}
-        found += [_stray(s, reasons, left) for s in reasons.strays if s.replica not in decided]
+        found += [_ended(s, reasons, last=s.profile not in left) for s in reasons.strays if s.replica not in decided]
     found += [_cannot(u, reasons) for u in reasons.unplaced]
     found.sort(key=lambda d: (ORDER.index(d.keywords["kind"]), replica_key(d.keywords["replica"])))
     return tuple(d(n=n, change_set=n) for n, d in enumerate(found, start=1))
@@ -257,36 +257,23 @@ def _removed(before: Side, replica: ReplicaId, reasons: Reasons, left: set[Profi
     old = before.seats[replica]
     cause = reasons.causes.get(replica, Cause(kind=CauseKind.INTENT, detail="no longer wanted"))
     last = old.profile not in left and cause.kind is not CauseKind.HOST_LOST
-    traits = Traits(ends=replica in reasons.ending, last=last, empty=reasons.empty)
-    group, risk = classify(DecisionKind.REMOVE, cause.kind, traits)
+    return _ended(Stray(replica, old.profile, old.seat, cause, ()), reasons, last=last)
+
+
+def _ended(what: Stray, reasons: Reasons, *, last: bool) -> Unnumbered:
+    """The end of a seat, or of what runs beside the parent: the last of its profile where no seat of it is left."""
+    traits = Traits(ends=what.replica in reasons.ending, last=last, empty=reasons.empty)
+    group, risk = classify(DecisionKind.REMOVE, what.cause.kind, traits)
     return partial(
         Decision,
         kind=DecisionKind.REMOVE,
-        replica=replica,
-        profile=old.profile,
+        replica=what.replica,
+        profile=what.profile,
         action_class=group,
         risk=risk,
-        cause=cause,
-        source=old.seat,
-        last_replica=last,
-    )
-
-
-def _stray(stray: Stray, reasons: Reasons, left: set[ProfileName]) -> Unnumbered:
-    """The end of what runs beside the parent. The last of its profile only where no seat of it is left."""
-    last = stray.profile not in left
-    traits = Traits(ends=stray.replica in reasons.ending, last=last, empty=reasons.empty)
-    group, risk = classify(DecisionKind.REMOVE, stray.cause.kind, traits)
-    return partial(
-        Decision,
-        kind=DecisionKind.REMOVE,
-        replica=stray.replica,
-        profile=stray.profile,
-        action_class=group,
-        risk=risk,
-        cause=stray.cause,
-        source=stray.seat,
-        changes=stray.was,
+        cause=what.cause,
+        source=what.seat,
+        changes=what.was,
         last_replica=last,
     )
 
