@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from gridops.base.ids import DeviceId
 from gridops.model.fleet import DeviceKind
+from gridops_agent.core.release import Owed, Reading, unlisted_bytes
 from gridops_agent.platform.base import Platform
 from gridops_agent.sensors.cards import Card, Condition
 
@@ -59,12 +61,25 @@ def ram(platform: Platform, ours: Iterable[int]) -> Fact:
     )
 
 
-def gpus(cards: Iterable[Card], ours: frozenset[int], planned: Mapping[DeviceId, int]) -> Iterator[Fact]:
-    """Every card that answers. `planned` is what our living engines may hold, for drivers that do not tell."""
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """What on cards is ours: by process, by plan, and by what ended engines owe."""
+
+    pids: frozenset[int] = frozenset()
+    planned: Mapping[DeviceId, int] = field(default_factory=lambda: MappingProxyType({}))
+    """What our living engines may hold, for drivers that do not tell."""
+    owed: tuple[tuple[Owed, int], ...] = ()
+    """What has not come back of engines that are gone, each with what is planned for them there."""
+
+
+def gpus(cards: Iterable[Card], ours: Ours) -> Iterator[Fact]:
+    """Every card that answers."""
     for card in cards:
         if card.condition is not Condition.WELL:
             continue
-        own, why = _own(card, ours, planned.get(card.id, 0))
+        own, why = _own(card, ours.pids, ours.planned.get(card.id, 0))
+        now = Reading(card.used_bytes, card.by_pid)
+        own += sum(unlisted_bytes(owed, now, planned) for owed, planned in ours.owed if owed.device == card.id)
         yield Fact(
             id=card.id,
             kind=card.kind,

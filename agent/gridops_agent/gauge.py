@@ -8,7 +8,7 @@ host (a share below one) reports its share of each device, and the same share of
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,7 +18,7 @@ from gridops.model.snapshot import DeviceReport
 from gridops_agent import facts
 from gridops_agent.core.events import GONE, Measured
 from gridops_agent.core.external import Sample, Window, seen
-from gridops_agent.facts import Fact
+from gridops_agent.facts import Fact, Ours
 from gridops_agent.platform.base import Platform
 from gridops_agent.sensors.cards import Cards, Condition
 
@@ -58,12 +58,12 @@ class Gauge:
         """By device: what it was when it last answered, of the whole machine."""
         self._windows: dict[DeviceId, Window] = {}
 
-    def measure(self, ours: tuple[int, ...], planned: Mapping[DeviceId, int], owing: tuple[int, ...] = ()) -> Look:
-        """Every device now. `ours` are the processes proved to be our engines', `planned` what they may hold, `owing`
-        ended ones that a driver may still list: on a card what they hold is not others' use."""
+    def measure(self, living: tuple[int, ...], ours: Ours) -> Look:
+        """Every device now. `living` are the processes proved to be our engines'; `ours` knows of ended ones too, whose
+        memory on a card is not others' use."""
         with self._turn:
             cards = self._look()
-            found = [facts.ram(self._platform, ours), *facts.gpus(cards.cards, frozenset((*ours, *owing)), planned)]
+            found = [facts.ram(self._platform, living), *facts.gpus(cards.cards, ours)]
             lost = self._lost(cards)
             self._remember(found, cards, lost)
             devices = tuple(self._report(device) for device in sorted(self._known))

@@ -30,6 +30,7 @@ from gridops_agent.client import Controller
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config, write_config
 from gridops_agent.engines import engines
+from gridops_agent.facts import Ours
 from gridops_agent.gauge import Gauge
 from gridops_agent.ledger import Ledger
 from gridops_agent.ledger_rows import Identity
@@ -102,7 +103,7 @@ def _front_identity(config: Config) -> None:
 def _devices(config: Config) -> tuple[DeviceReport, ...]:
     clock = SystemClock()
     gauge = Gauge(here(), config.share, CardSense().look, lambda: (clock.wall_ms(), clock.monotonic_ms()))
-    return gauge.measure((), {}).measured.devices
+    return gauge.measure((), Ours()).measured.devices
 
 
 def _request(config: Config, token: Token, signer: MachineSigner, version: str) -> JoinRequest:

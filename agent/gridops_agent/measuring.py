@@ -13,6 +13,7 @@ from gridops.base.codes.host import RELEASE_STUCK
 from gridops.base.ids import DeviceId
 from gridops_agent.alarms import Alarms
 from gridops_agent.effects import Effects
+from gridops_agent.facts import Ours
 from gridops_agent.gauge import Alarm, Gauge
 from gridops_agent.keep.keepers import Keepers
 from gridops_agent.memory import Memory
@@ -45,8 +46,9 @@ class Measuring:
         await self._keepers.refresh()
         ours = await self._keepers.processes_of(handles)
         self.ours = ours
-        seen = await asyncio.to_thread(self._gauge.measure, ours, planned, self._releases.owing())
-        await self._releases.note(seen.cards)
+        known = Ours(frozenset((*ours, *self._releases.owing())), planned, self._releases.owed())
+        seen = await asyncio.to_thread(self._gauge.measure, ours, known)
+        await self._releases.note(seen.cards, effects.tell_once)
         self.why = seen.why
         await effects.tell_once(seen.measured)
         await effects.settle_releases()

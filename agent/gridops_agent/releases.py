@@ -15,7 +15,7 @@ from gridops.base.codes.host import RELEASE_STUCK
 from gridops.base.ids import DeviceId, Digest
 from gridops.base.units import render_bytes
 from gridops_agent.core import release
-from gridops_agent.core.events import Event, Released, Stopping
+from gridops_agent.core.events import Event, Holding, Released, Stopping
 from gridops_agent.core.release import Owed, Reading, Verdict
 from gridops_agent.core.state import Handle, Held
 from gridops_agent.memory import Memory
@@ -38,9 +38,12 @@ class Releases:
         self._platform = platform
         self._pids_of = pids_of
         self._seen: dict[Digest, tuple[Owed, ...]] = {}
+        self._stopping: dict[Digest, tuple[int, str]] = {}
+        """Lives that are being ended: what they must give back was read before the first signal, and stands."""
 
-    async def note(self, cards: Cards) -> None:
-        """Remember what each living engine holds, for those that will die without being stopped."""
+    async def note(self, cards: Cards, tell: Tell) -> None:
+        """Remember what each living engine holds, for those that will die without being stopped; durably where it has
+        changed, for those that will die while no agent looks."""
         names = {card.id for card in cards.cards}
         living: dict[Digest, tuple[Owed, ...]] = {}
         for body, held in self._memory.host.held.items():
@@ -48,6 +51,12 @@ class Releases:
                 pids = await self._pids_of({body: held.handle})
                 living[body] = _owed(held, readings(cards), pids) if pids else self._seen.get(body, ())
         self._seen = living
+        for body in sorted(living):
+            now = self._memory.host.held.get(body)
+            if now is None or now.handle is None or self._stopping.get(body) == (now.handle.pid, now.handle.birth):
+                continue
+            if living[body] and release.moved(now.owed, living[body]):
+                await tell(Holding(body, living[body]))
 
     def seen(self, body: Digest) -> tuple[Owed, ...]:
         """What an engine was last seen to hold on cards."""
@@ -57,14 +66,25 @@ class Releases:
         """Processes that are gone and that a driver may still list: what they hold is the owing residency's, which is
         planned for here, and nobody else's."""
         pids = {pid for held in self._memory.host.held.values() for owed in held.owed for pid in owed.pids}
-        found = ((pid, self._platform.process(pid)) for pid in sorted(pids))
-        return tuple(pid for pid, process in found if process is None or process.zombie)
+        return tuple(pid for pid in sorted(pids) if self._is_over(pid))
+
+    def _is_over(self, pid: int) -> bool:
+        process = self._platform.process(pid)
+        return process is None or process.zombie
+
+    def owed(self) -> tuple[tuple[Owed, int], ...]:
+        """What engines that are gone have not been seen to give back, each with what is planned for them there. Also of
+        those whose end nobody has told yet: it would stand as others' use for as long as the window of that."""
+        held = sorted(self._memory.host.held.values(), key=lambda h: h.body)
+        owed = ((o, h.warm.device_bytes * h.warm.devices.count(o.device)) for h in held for o in h.owed)
+        return tuple((o, planned) for o, planned in owed if o.pids and all(map(self._is_over, o.pids)))
 
     async def before(self, held: Held, tell: Tell) -> None:
         """Before the first signal: what must come back is read and recorded."""
         cards = await asyncio.to_thread(self._look)
         if held.handle is None or not _on_cards(held, cards):
             return
+        self._stopping[held.body] = (held.handle.pid, held.handle.birth)
         pids = await self._pids_of({held.body: held.handle})
         owed = _owed(held, readings(cards), pids) if pids else self.seen(held.body) or held.owed
         if owed:

@@ -14,6 +14,8 @@ from gridops.model.snapshot import DeviceReport
 from gridops_agent import facts
 from gridops_agent.core.events import GONE
 from gridops_agent.core.external import Sample, Window, seen
+from gridops_agent.core.release import Owed
+from gridops_agent.facts import Ours
 from gridops_agent.gauge import Gauge, Look
 from gridops_agent.platform.base import Memory, Process
 from gridops_agent.sensors.cards import Card, Cards, Condition
@@ -29,6 +31,7 @@ class Machine:
     def __init__(self, *cards: Card, share: Fraction = Fraction(1)) -> None:
         self.ram = Memory(16 * GIB, 6 * GIB)
         self.alive = {1, 2}
+        self.owed: tuple[tuple[Owed, int], ...] = ()
         self.cards = Cards(cards=cards)
         self.now_ms = 1_000_000
         self.gauge = Gauge(self, share, lambda: self.cards, lambda: (self.now_ms + 500, self.now_ms))  # type: ignore[arg-type]
@@ -44,7 +47,7 @@ class Machine:
 
     def look(self, *ours: int, after_ms: int = 5_000, planned: dict[DeviceId, int] | None = None) -> Look:
         self.now_ms += after_ms
-        return self.gauge.measure(ours, planned or {})
+        return self.gauge.measure(ours, Ours(frozenset(ours), planned or {}, self.owed))
 
     def report(self, name: DeviceId, *ours: int, **more: int) -> DeviceReport:
         return next(d for d in self.look(*ours, **more).measured.devices if d.id == name)  # type: ignore[arg-type]
@@ -123,6 +126,40 @@ def test_where_the_driver_does_not_tell_ours_counts_once_by_its_plan_and_it_is_s
     assert look.measured.devices[1].external_bytes == GIB
     assert look.why == (f"gpu0: {facts.NOT_TOLD}",)
     assert machine.look(planned={GPU0: 2 * GIB}, after_ms=100_000).measured.devices[1].external_bytes == 3 * GIB
+
+
+@pytest.mark.parametrize(
+    ("used", "by_pid", "planned", "external"),
+    [
+        (6, {9: 1}, 4, 2),
+        (6, {9: 5}, 4, 6),
+        (2, {9: 1}, 4, 2),
+        (4, {9: 1}, 4, 2),
+        (6, {7: 3, 9: 1}, 4, 5),
+        (6, {9: 1}, 2, 4),
+        (7, {9: 1}, 9, 3),
+        (6, None, 4, 6),
+    ],
+    ids=[
+        "all of it is still there, under no process",
+        "another has it now",
+        "all of it came back",
+        "half of it came back",
+        "most of it is listed, and counted by its process",
+        "no more than is planned for it",
+        "no more than it held, others took room meanwhile",
+        "nobody knows",
+    ],
+)
+def test_what_a_card_keeps_of_an_ended_engine_is_counted_once_and_hides_nothing(
+    used: int, by_pid: dict[int, int] | None, planned: int, external: int
+) -> None:
+    """It held four when five were used beside process 9, which had one."""
+    listed = None if by_pid is None else {pid: held * GIB for pid, held in by_pid.items()}
+    machine = Machine(card(used=used * GIB, by_pid=listed))
+    owed = Owed(device=GPU0, pids=(7,), held_bytes=4 * GIB, rest_bytes=5 * GIB)
+    machine.owed = ((owed, planned * GIB),)
+    assert machine.report(GPU0).external_bytes == external * GIB
 
 
 def test_a_lost_card_is_withdrawn_with_its_reason_and_the_next_keeps_its_name() -> None:

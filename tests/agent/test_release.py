@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -10,10 +11,13 @@ import pytest
 from gridops.base.ids import DeviceId, Digest
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
+from gridops_agent.core import release
 from gridops_agent.core.events import (
     Began,
     Died,
     Ended,
+    Event,
+    Holding,
     Placed,
     Released,
     RetryDue,
@@ -23,7 +27,8 @@ from gridops_agent.core.events import (
     Stuck,
 )
 from gridops_agent.core.release import Back, Owed, Reading, came_back, owe, verdict
-from gridops_agent.releases import readings
+from gridops_agent.core.state import Handle
+from gridops_agent.releases import Releases, readings
 from gridops_agent.sensors.cards import Card, Cards, Condition
 from tests.agent.story import CPU, GPU, HANDLE, OTHER, Story, drained
 from tests.protocol import build as b
@@ -204,3 +209,74 @@ def test_memory_that_comes_back_of_somebody_who_was_never_stuck_changes_nothing_
     story.tell(Released(body))
     assert story.host.held[body] == replace(before, owed=())
     assert story.tell(Released(Digest("sha256:" + "0" * 64))) == ()
+
+
+# --- who looks ------------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """One engine on one card, and who looks at it. The card says what the test says."""
+
+    def __init__(self, story: Story) -> None:
+        self.story, self.body = story, story.ready()
+        self.releases = Releases(story, lambda: self.cards, None, self.pids_of)  # type: ignore[arg-type]
+        self.told: list[Holding | Stopping] = []
+        self.holds(8)
+
+    def holds(self, gib: int) -> None:
+        card = Card(id=GPU, total_bytes=24 * GIB, used_bytes=(gib + 1) * GIB, by_pid={7: gib * GIB})
+        self.cards = Cards(cards=(card,))
+
+    async def pids_of(self, handles: Mapping[Digest, Handle]) -> tuple[int, ...]:
+        return (7,)
+
+    async def tell(self, event: Event) -> bool:
+        assert isinstance(event, Holding | Stopping)
+        self.told.append(event)
+        self.story.tell(event)
+        return True
+
+    async def note(self) -> list[int]:
+        """One look; what is remembered after it, in gibibytes."""
+        await self.releases.note(self.cards, self.tell)
+        return [(owed.held_bytes or 0) // GIB for owed in self.story.host.held[self.body].owed]
+
+
+async def test_what_a_living_engine_holds_is_remembered_when_it_changes_and_not_with_every_look(story: Story) -> None:
+    seen = Watched(story)
+    assert [await seen.note() for _ in range(3)] == [[8]] * 3
+    assert len(seen.told) == 1
+    seen.holds(12)
+    assert await seen.note() == [12]
+    story.tell(Died(seen.body, "killed"))
+    assert story.host.held[seen.body].owed[0].held_bytes == 12 * GIB, "nobody saw it die, and it is known all the same"
+    story.tell(Holding(seen.body, ()))
+    assert story.host.held[seen.body].owed, "who is gone holds nothing new"
+
+
+async def test_what_must_come_back_is_what_was_held_before_the_first_signal_however_often_it_is_looked_at(
+    story: Story,
+) -> None:
+    seen = Watched(story)
+    await seen.releases.before(story.host.held[seen.body], seen.tell)
+    seen.holds(2)
+    assert await seen.note() == [8], "half ended, it holds less: the rest is owed all the same"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "moved"),
+    [
+        (reading(12, p7=10), reading(12, p7=10), False),
+        (reading(12, p7=10), reading(13, p7=11), False),
+        (reading(12, p7=10), reading(14, p7=12), True),
+        (reading(12, p7=10), reading(14, p7=10), True),
+        (reading(12, p7=10), reading(22, p7=10, p9=10), False),
+        (reading(12, p7=10), reading(12, p7=None), True),
+        (reading(12, p7=None), reading(14, p7=None), False),
+    ],
+    ids=["the same", "a tenth", "a fifth", "the rest", "others only", "not told any more", "never told"],
+)
+def test_a_change_that_could_turn_the_answer_is_told_from_noise(before: Reading, now: Reading, moved: bool) -> None:
+    assert release.moved((owe(GPU, before, (7,)),), (owe(GPU, now, (7,)),)) is moved
+    assert release.moved((), (owe(GPU, now, (7,)),))
+    assert release.moved((owe(GPU, now, (7,)),), (owe(GPU, now, (8,)),))

@@ -151,3 +151,55 @@ answer(asyncio.run(told(work)))
     )
     assert said[:3] == [250, "release_stuck", 250], "of half a machine"
     assert said[3] == 4_750, "what a living process holds is its own, whoever held it before"
+
+
+def test_an_engine_that_dies_while_its_agent_is_away_owes_its_memory_all_the_same(driver: Driver) -> None:
+    """Nobody saw it die, and the card lists its memory under no process: what it held was in the ledger."""
+    driver.say(gpu("GPU-a", used=500))
+    said = driver.run(
+        AGENT
+        + """
+def others(agent): return next(d.external_bytes >> 20 for d in agent.memory.host.measured if d.id == GPU)
+
+async def away():
+    folder = Path(tempfile.mkdtemp())
+    model = write_tiny_gguf(folder / "tiny.gguf", shape=Shape(context=65_536))
+    site = Site(folder / "state", model).join()
+    try:
+        async with site.agent() as agent:
+            warmed = await command(agent, site, warm(site))
+            await receipt(agent, warmed)
+            pid = pid_of(agent, warmed)
+            say(gpu("GPU-a", used=4_500, procs=f"{pid}:4000"))
+            await measure(agent)
+        os.kill(pid, 9)
+        say(gpu("GPU-a", used=4_400))
+        async with site.agent() as agent:
+            watch = asyncio.ensure_future(agent.watch.run())
+            await measure(agent)
+            found = [others(agent), [o.held_bytes >> 20 for o in held_of(agent, warmed).owed]]
+            await until(lambda: held_of(agent, warmed).code == "release_stuck", "the leak to be said")
+            stuck = held_of(agent, warmed)
+            await measure(agent)
+            second = await done(agent, site, warm(site, 2))
+            shut = [stuck.state.value, stuck.detail, others(agent), seen(second), len(site.processes())]
+            say(gpu("GPU-a", used=500))
+            await measure(agent)
+            await until(lambda: held_of(agent, warmed).state == "ready", "the restart")
+            back = [len(site.processes()), list(held_of(agent, warmed).owed)]
+            watch.cancel()
+        return [found, shut, back]
+    finally:
+        site.end()
+
+answer(asyncio.run(away()))
+"""
+    )
+    found, shut, back = said
+    assert found == [250, [4_000]], "counted once, as what is planned for it here; of half a machine"
+    assert shut[0] == "failed"
+    assert "gpu0 did not give its memory back (3.9 GiB were held there); no process is listed on it" in shut[1]
+    assert shut[2] == 250
+    assert shut[3][:2] == ["refused", "release_stuck"]
+    assert shut[4] == 0
+    assert back == [1, []]

@@ -106,6 +106,13 @@ class Stopping(_About):
     owed: tuple[Owed, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Holding(_About):
+    """What a living process holds on cards now. Durable, for it may die while no agent looks."""
+
+    owed: tuple[Owed, ...]
+
+
 class Released(_About):
     """What it held on cards has come back, or nothing keeps its devices closed any more."""
 
@@ -223,6 +230,7 @@ Event = (
     | Woke
     | Departed
     | Stopping
+    | Holding
     | Released
 )
 

@@ -21,6 +21,7 @@ from gridops_agent.core.events import (
     GiveBack,
     GivenBack,
     Heard,
+    Holding,
     Listed,
     Measured,
     Placed,
@@ -95,6 +96,8 @@ def _answer(host: Host, event: Event, now_ms: int) -> tuple[Host, tuple[Effect, 
             return waking.woke(host, event, now_ms)
         case Departed():
             return waking.departed(host, event, now_ms)
+        case Holding():
+            return lives.holding(host, event), ()
         case Stopping():
             return lives.stopping(host, event), ()
         case Released():

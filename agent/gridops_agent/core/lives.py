@@ -25,6 +25,7 @@ from gridops_agent.core.events import (
     Ended,
     Found,
     GivenBack,
+    Holding,
     Listed,
     Placed,
     Proved,
@@ -149,6 +150,12 @@ def stopping(host: Host, event: Stopping) -> Host:
     """What its process holds now is remembered before the first signal, so that no restart of the agent loses it."""
     held = host.held.get(event.body)
     return host if held is None else _set(host, replace(held, owed=event.owed))
+
+
+def holding(host: Host, event: Holding) -> Host:
+    """What a living process was seen to hold. Who is gone holds nothing new: what it owes was said by its death."""
+    held = host.held.get(event.body)
+    return host if held is None or held.handle is None else _set(host, replace(held, owed=event.owed))
 
 
 def released(host: Host, event: Released, now_ms: int) -> Answer:

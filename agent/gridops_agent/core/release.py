@@ -18,6 +18,8 @@ from gridops.base.units import PPM
 
 BACK_PPM = 900_000
 """Of what the group held: the rest may be the driver's own, which comes and goes by itself."""
+MOVED_PPM = PPM - BACK_PPM
+"""A change of what is held that is smaller is not worth a write: it cannot turn the answer."""
 
 
 @record
@@ -84,6 +86,39 @@ def came_back(owed: Owed, now: Reading) -> Back:
     rest = _rest(now, frozenset(owed.pids))
     returned = owed.rest_bytes - (rest if rest is not None else owed.rest_bytes)
     return Back.YES if returned * PPM >= owed.held_bytes * BACK_PPM else Back.NO
+
+
+def moved(known: tuple[Owed, ...], now: tuple[Owed, ...]) -> bool:
+    """Whether what a living group holds is something else than what is remembered of it."""
+    before = {one.device: one for one in known}
+    if before.keys() != {one.device for one in now}:
+        return True
+    return any(_apart(before[one.device], one) for one in now)
+
+
+def _apart(old: Owed, new: Owed) -> bool:
+    if old.pids != new.pids or (old.held_bytes is None) != (new.held_bytes is None):
+        return True
+    if old.held_bytes is None or new.held_bytes is None:
+        return False
+    if old.rest_bytes is None or new.rest_bytes is None:
+        return old.rest_bytes != new.rest_bytes
+    most = max(abs(new.held_bytes - old.held_bytes), abs(new.rest_bytes - old.rest_bytes))
+    return most * PPM > old.held_bytes * MOVED_PPM
+
+
+def unlisted_bytes(owed: Owed, now: Reading, planned_bytes: int) -> int:
+    """What of it has not come back and stands under no process: a card keeps it for an engine that is gone.
+
+    It is counted once, as planned for the residency that owes it. Never more than is planned there, or what others
+    use would be hidden behind it.
+    """
+    rest = _rest(now, frozenset(owed.pids))
+    if now.gone or rest is None or now.by_pid is None or owed.held_bytes is None or owed.rest_bytes is None:
+        return 0
+    missing = min(owed.held_bytes, owed.held_bytes - owed.rest_bytes + rest)
+    listed = sum(now.by_pid[pid] or 0 for pid in owed.pids if pid in now.by_pid)
+    return max(0, min(missing, planned_bytes) - listed)
 
 
 def verdict(owed: Iterable[Owed], now: Mapping[DeviceId, Reading]) -> Verdict:
