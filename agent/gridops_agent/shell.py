@@ -334,6 +334,7 @@ class Agent:
             measured=self._measured,
             unread=(*self._measuring.why, *self._sense.why),
             goodbye=self.sleep.away,
+            left=self.sleep.for_good,
         )
 
     def _talked(self, word: str) -> None:

@@ -28,7 +28,6 @@ from gridops.planner.render_layout import cells
 Doc = dict[str, Any]
 CLOCKS_APART_MS = limits.ISSUED_AHEAD_MS
 QUIET_STATES = ("Ready", "Idle", "Retired")
-ASLEEP = "asleep"
 
 
 def register(app: typer.Typer) -> None:
@@ -149,12 +148,7 @@ def attention(document: Doc) -> list[str]:
             found.append(f"plan {short(scope['proposal']['decisions_digest'])}")
     found += [f"{p['host']} waits to be admitted" for p in document.get("pending", [])]
     found += [f"{h['host']}: {alarm}" for h in document["hosts"] for alarm in h["alarms"]]
-    found += [
-        # One that said goodbye is where it said it would be.
-        f"{h['host']} is {h['state']}"
-        for h in document["hosts"]
-        if h["admitted"] and not h["heard"] and h["state"] != ASLEEP
-    ]
+    found += [silent for h in document["hosts"] if (silent := status_host.silence(h))]
     return found
 
 

@@ -17,6 +17,7 @@ from gridops.cli.tables import fitted, table
 
 Doc = dict[str, Any]
 SCHEMA = "gridops.status-host/1"
+ASLEEP, LEFT = "asleep", "left"
 
 
 def document(whole: Doc, name: str) -> Doc:
@@ -30,11 +31,20 @@ def document(whole: Doc, name: str) -> Doc:
     return {"schema": SCHEMA, "time": whole["time"], "host": found}
 
 
+def silence(host: Doc) -> str:
+    """Why a person should look at a host that is not heard; empty when nobody has to."""
+    if not host["admitted"] or host["heard"] or host["state"] == ASLEEP:
+        return ""  # one that said goodbye is where it said it would be
+    if host["state"] == LEFT:
+        return f"{host['host']} has left: set `expunged: true` in fleet.d/keys/{host['host']}.yaml"
+    return f"{host['host']} is {host['state']}"
+
+
 def attention(document: Doc) -> list[str]:
     """What a person should look at."""
     host = document["host"]
-    quiet = host["admitted"] and not host["heard"] and host["state"] != "asleep"
-    return [*host["alarms"], *([f"{host['host']} is {host['state']}"] if quiet else [])]
+    silent = silence(host)
+    return [*host["alarms"], *([silent] if silent else [])]
 
 
 def lines(document: Doc, width: int | None) -> Iterator[str]:

@@ -370,10 +370,11 @@ def _differs(before: Heard | None, now: Heard | None) -> bool:
     if before is None or now is None:
         return before is not now
     old, new = before.report, now.report
-    return (old.generation, old.state, old.goodbye, old.residencies, old.cached) != (
+    return (old.generation, old.state, old.goodbye, old.left, old.residencies, old.cached) != (
         new.generation,
         new.state,
         new.goodbye,
+        new.left,
         new.residencies,
         new.cached,
     )

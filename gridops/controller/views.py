@@ -32,6 +32,7 @@ from gridops.controller.models import models
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan
 from gridops.model.policy import Risk
+from gridops.model.snapshot import HostReport
 from gridops.planner.render_words import headline
 from gridops.protocol import outbox as ob
 from gridops.trust.envelope import seal
@@ -325,6 +326,17 @@ def _lock(book: ScopeBook, now_ms: int) -> d.LockDoc | None:
     )
 
 
+def _word(report: HostReport | None, is_fresh: bool) -> str:
+    """How a host stands, in one word: its own while it is heard, else what is known of its silence."""
+    if report is None:
+        return "unheard"
+    if is_fresh:
+        return report.state.value
+    if report.left:
+        return "left"
+    return "asleep" if report.goodbye else "silent"
+
+
 def _host(view: View, host: HostId) -> d.HostDoc:
     roster, heard, book = view.roster, view.soft.hosts.get(host), view.state.hosts.get(host)
     report = heard.report if heard is not None else None
@@ -334,13 +346,7 @@ def _host(view: View, host: HostId) -> d.HostDoc:
         scope=roster.hosts[host].scope,
         admitted=roster.admitted(host) is not None,
         heard=is_fresh,
-        state="unheard"
-        if report is None
-        else report.state.value
-        if is_fresh
-        else "asleep"
-        if report.goodbye
-        else "silent",
+        state=_word(report, is_fresh),
         seen=render_instant(report.observed_ms) if report is not None else None,
         reasons=report.reasons if report is not None else (),
         generation=report.generation if report is not None else 0,

@@ -127,6 +127,8 @@ class HostReport:
     """What it fetched on a guess, still holds and has not used. None: nothing."""
     abilities: tuple[str, ...] | None = None
     """What its agent can do beyond the first version of the protocol (`protocol.messages.Ability`)."""
+    left: bool | None = None
+    """It has left its fleet, and said so with its goodbye. None: it has not."""
 
     def can(self, ability: str) -> bool:
         return self.abilities is not None and ability in self.abilities

@@ -85,7 +85,8 @@ def _silence(host: Host, report: HostReport | None, inputs: Inputs) -> tuple[Sta
         return Standing.SILENT, _line(host, codes.HOST_FUTURE, f"its heartbeat lies {render_ms(-age)} in the future")
     if report is not None and age <= beat.stale_after_ms and not report.goodbye:
         return Standing.OPEN, None
-    code = codes.HOST_AWAY if report is not None and report.goodbye else codes.HOST_STALE
+    away = codes.HOST_LEFT if report is not None and report.left else codes.HOST_AWAY
+    code = away if report is not None and report.goodbye else codes.HOST_STALE
     code = code if report is not None else codes.HOST_UNREPORTED
     line = _line(host, code, f"no heartbeat for {render_ms(max(0, age))}")
     lost = age >= patience_ms(host, beat.stale_after_ms) and _listened(inputs)

@@ -167,6 +167,8 @@ class Inventory:
     """What this host's qualifications measured, sorted by evidence. None: nothing."""
     abilities: tuple[str, ...] | None = None
     """`Ability`s of the agent; those that a reader does not know are none to it."""
+    left: bool | None = None
+    """With a goodbye: it does not come back, this host has left its fleet. None: it has not."""
 
 
 @record

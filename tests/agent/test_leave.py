@@ -15,9 +15,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from gridops.base.errors import BadSetup, Busy, Failed, Refusal, Unreachable
 from gridops.base.ids import ProfileName
+from gridops.protocol.open import open_heartbeat
+from gridops.trust.keys import parse_key
 from gridops.trust.tls import TlsIdentity, self_signed
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import write_config
@@ -48,6 +51,27 @@ def tls() -> TlsIdentity:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaving, "FOLLOWS_MS", 4_000)
     monkeypatch.setattr(leaving, "GOODBYE_S", 5.0)
+
+
+class Earlier(Desk):
+    """A controller of before a goodbye could be for good: it knows no such field."""
+
+    async def beat(self, request: web.Request) -> web.Response:
+        word = open_heartbeat((await request.json())["heartbeat"], parse_key(self.site.host_key))
+        if word.inventory.left is not None:
+            error = {"code": "bad_schema", "message": "Heartbeat.inventory.left: Unexpected keyword argument"}
+            return web.json_response({"error": error}, status=403)
+        return await super().beat(request)
+
+
+async def test_a_controller_that_knows_no_leaving_hears_a_goodbye_all_the_same(
+    site: Site, tls: TlsIdentity, leaver: Leaver
+) -> None:
+    async with listening(Earlier(site, tls, hosts=[other()])) as url:
+        site.config = replace(site.config, controller=url)
+        write_config(site.config)
+        await leave(site.config, leaver.wishes())
+        assert "The controller was told goodbye." in leaver.said
 
 
 def other(state: str = "ready", **changes: object) -> dict[str, Any]:
@@ -110,7 +134,7 @@ async def test_a_host_that_leaves_leaves_nothing_running_and_says_so(
         assert site.processes() == []
         assert remembered(site).held == {}
         last = desk.beats[-1]
-        assert (last.inventory.goodbye, last.inventory.residencies) == (True, ())
+        assert (last.inventory.goodbye, last.inventory.left, last.inventory.residencies) == (True, True, ())
         assert last.inventory.state == "draining"
         assert where.file is not None
         assert not where.file.exists()

@@ -18,7 +18,7 @@ def host(name: str, state: str, *, heard: bool) -> dict[str, object]:
     }
 
 
-STATES = [("accepting", True), ("silent", False), ("unheard", False), ("asleep", False)]
+STATES = [("accepting", True), ("silent", False), ("unheard", False), ("asleep", False), ("left", False)]
 
 
 @pytest.mark.parametrize(("state", "heard"), STATES)

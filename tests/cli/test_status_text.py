@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gridops.cli.status import _hosts, _scope, attention, lines
+from gridops.cli.status_host import attention as attention_of_one
 
 
 def scope(mode: dict[str, Any], **more: Any) -> list[str]:
@@ -49,12 +50,14 @@ def silent(state: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("state", ["silent", "unheard", "asleep"])
+@pytest.mark.parametrize("state", ["silent", "unheard", "asleep", "left"])
 def test_a_host_has_the_same_word_in_text_and_json(state: str) -> None:
     document = silent(state)
     assert [line.split()[:2] for line in _hosts(document, 0, None, wide=False)][2:] == [["alpha", state]]
-    # Nobody has to look at a laptop that said that it goes to sleep.
-    assert attention(document) == ([] if state == "asleep" else [f"alpha is {state}"])
+    # Nobody has to look at a laptop that said that it goes to sleep; one that left is still trusted.
+    found = {"asleep": [], "left": ["alpha has left: set `expunged: true` in fleet.d/keys/alpha.yaml"]}
+    assert attention(document) == found.get(state, [f"alpha is {state}"])
+    assert attention_of_one({"host": document["hosts"][0]}) == attention(document)
 
 
 def screen(width: int | None, **more: Any) -> list[str]:

@@ -84,6 +84,7 @@ class ScriptedAgent:
     boot: str = "boot-1"
     now_ms: int = 0
     goodbye: bool = False
+    left: bool | None = None
     rejects: list[str] = field(default_factory=list)
     executed: list[tuple[str, ReplicaId]] = field(default_factory=list)
     open: dict[Digest, tuple[Body, Term]] = field(default_factory=dict)
@@ -176,6 +177,7 @@ class ScriptedAgent:
             endpoint=f"https://{self.host}.example:8443",
             front_cert="0" * 64,
             goodbye=self.goodbye,
+            left=self.left,
             prefetched=tuple(self.room.guesses) or None,
             abilities=self.room.abilities,
             measured=self.room.measured,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gridops.controller import views
 from gridops.model.snapshot import ResidencyState
 from tests.controller.fleet import Desk, Fleet, mode
 
@@ -56,6 +57,25 @@ def goes_to_sleep(desk: Desk, says_goodbye: bool) -> None:
         beta.goodbye = True
         desk.beat("beta")
     beta.goodbye = False
+
+
+def test_one_that_sleeps_is_told_from_one_that_left(fleet: Fleet) -> None:
+    desk = fleet_with_a_laptop(fleet)
+
+    def word() -> str:
+        return next(h.state for h in views.status(desk.controller.view()).hosts if h.host == "beta")
+
+    assert word() == "accepting"
+    beta = fleet.agents["beta"]
+    beta.goodbye = True
+    desk.beat("beta")
+    assert word() == "asleep"
+    beta.left = True
+    desk.beat("beta")
+    assert word() == "left"
+    beta.goodbye, beta.left = False, None
+    desk.beat("beta")
+    assert word() == "accepting", "it may join again, or a person thought better of it"
 
 
 @pytest.mark.parametrize("says_goodbye", [True, False], ids=["a goodbye", "silence"])

@@ -168,6 +168,7 @@ ROWS: dict[str, Row] = {
         codes.HOST_FUTURE.code, host("ant"), fleet=lambda f: f.reporting("ant", observed_ms=NOW + 30_001)
     ),
     "said goodbye": Row(codes.HOST_AWAY.code, host("ant"), fleet=lambda f: f.reporting("ant", goodbye=True)),
+    "has left": Row(codes.HOST_LEFT.code, host("ant"), fleet=lambda f: f.reporting("ant", goodbye=True, left=True)),
     "never reported": Row(codes.HOST_UNREPORTED.code, host("ant"), fleet=lambda f: f.but(reports={"ant": None})),
     "no key": Row(
         codes.NOT_ADMITTED.code, host("ant"), fleet=lambda f: f.but(keys=(HostKey(host=HostId("zeb"), key="k"),))

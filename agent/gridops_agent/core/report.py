@@ -44,6 +44,7 @@ class Readings:
     alarms: tuple[str, ...] = ()
     measured: tuple[Measured, ...] = ()
     goodbye: bool = False
+    left: bool = False
     external: tuple[Residency, ...] = ()
     """Engines of this machine that are not ours: seen, and never touched."""
     transfers: tuple[Transfer, ...] = ()
@@ -70,6 +71,7 @@ def inventory(host: Host, readings: Readings) -> Inventory:
         endpoint=readings.endpoint,
         front_cert=readings.front_cert,
         goodbye=readings.goodbye,
+        left=readings.left or None,
         measured=readings.measured or None,
         # None where there is nothing, so that a controller of before they existed reads what it always read.
         transfers=readings.transfers[: limits.TRANSFERS] or None,

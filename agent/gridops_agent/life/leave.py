@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gridops.base.codes import host as codes
+from gridops.base.codes.trust import BAD_SCHEMA
 from gridops.base.errors import Busy, EdgeError, Failed, GridopsError, Refusal, Unreachable
 from gridops.base.ids import ProfileName
 from gridops.base.units import counted, render_ms
@@ -184,15 +185,27 @@ async def _empty(config: Config, wishes: Wishes) -> None:
             raise
         for what, body in await agent.keepers.strangers(agent.hands.given()):
             raise Failed(f"{what} carries the command {body}, which this host does not know: it is left alone")
-        agent.sleep.away = True
         try:
             async with asyncio.timeout(GOODBYE_S):
-                await agent.talk.beat()
-                await agent.talk.beat()  # the receipts that the first answer asked for, and the last word
+                await _say_goodbye(agent)
             wishes.tell("The controller was told goodbye.")
         except (GridopsError, TimeoutError) as error:
             words = error.message if isinstance(error, GridopsError) else "no answer"
             wishes.tell(f"The controller could not be told ({words}); it will see a silent host.")
+
+
+async def _say_goodbye(agent: Agent) -> None:
+    """Twice: the second brings the receipts that the first answer asked for, and is the last word."""
+    agent.sleep.away = agent.sleep.for_good = True
+    try:
+        await agent.talk.beat()
+    except Refusal as refusal:
+        if refusal.code != BAD_SCHEMA.code:
+            raise
+        # A controller of before a goodbye could be for good takes one of the kind that it knows.
+        agent.sleep.for_good = False
+        await agent.talk.beat()
+    await agent.talk.beat()
 
 
 async def _unload(agent: Agent, held: Held, wishes: Wishes) -> None:

@@ -70,6 +70,8 @@ class Sleep:
         self._lag_ms = self._lag()
         self._woken = asyncio.Event()
         self.away = False
+        self.for_good = False
+        """It is away because this host leaves its fleet."""
 
     async def run(self) -> None:
         """Look and listen for ever."""

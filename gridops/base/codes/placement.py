@@ -212,6 +212,12 @@ HOST_AWAY = Code(
     "The host said goodbye: it is disconnected, not lost.",
     "Wake the machine up.",
 )
+HOST_LEFT = Code(
+    "GO570",
+    "host_left",
+    "The host has left its fleet, and said so: it does not come back by itself.",
+    "Set `expunged: true` in fleet.d/keys/HOST.yaml and remove the host from fleet.d.",
+)
 HOST_UNREPORTED = Code(
     "GO547",
     "host_unreported",

@@ -191,6 +191,7 @@ def _heard(soft: Soft, heartbeat: Heartbeat, now_ms: int) -> Heard:
         if inventory.prefetched
         else None,
         abilities=tuple(sorted(inventory.abilities)) if inventory.abilities else None,
+        left=inventory.left or None,
     )
     return Heard(
         report=report,
