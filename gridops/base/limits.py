@@ -12,6 +12,20 @@ PROBLEMS_SHOWN = 200
 PROBLEMS_PER_FILE = 1_000
 SNIPPET_CHARS = 400
 
+# Commits
+COMMIT_BYTES = 256 << 10
+"""One commit object: a kilobyte as a rule; merged tags lie inside. A larger one is refused unread."""
+COMMITS_PER_INTAKE = 20_000
+"""Signed commits that are verified at once, a quarter of a millisecond each: what a new journal of an old fleet reads.
+Double: twice the seconds at the first start; half: a fleet of ten years with two commits a day is still read."""
+TREE_DEPTH = 8
+"""Folders within folders below fleet.d, profiles.d and policies."""
+TREE_BYTES = 4 << 20
+"""One folder's object: 20,000 names of 200 bytes."""
+ROOTS_IN_CHAIN = 1_024
+TRUST_FILES = ROOTS_IN_CHAIN + 64
+"""Documents below policies/trust of one commit: all its roots and a few beside them."""
+
 # Messages
 ENVELOPE_BYTES = 256 << 10
 RESIDENCIES_PER_HOST = 128
@@ -35,7 +49,6 @@ DIRECTIVE_BYTES = 1 << 20
 REQUEST_BYTES = 1 << 20
 SIGNATURES = 8
 ROOTS_PER_DIRECTIVE = 32
-ROOTS_IN_CHAIN = 1_024
 APPROVALS_PER_REQUEST = 32
 GRANTS_PER_DIRECTIVE = 16
 RECEIPTS_PER_REQUEST = 64

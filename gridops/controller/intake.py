@@ -12,14 +12,18 @@ import re
 from dataclasses import dataclass
 
 from gridops.base import limits
-from gridops.base.errors import BadSetup, Failed, GridopsError
+from gridops.base.errors import BadSetup, Failed, GridopsError, Refusal
 from gridops.base.ids import CommitId
 from gridops.controller.core.intend import Found
+from gridops.controller.lineage import Base, line_to
 from gridops.files.git import Checkout
+from gridops.files.git_run import head_of
 from gridops.files.load import check, load_tightening
-from gridops.files.tree import Tree
+from gridops.files.tree import MemoryTree, Tree
 from gridops.model.fleet import Drain, FleetSettings
 from gridops.model.policy import ModePolicy
+from gridops.trust.line import Line
+from gridops.trust.root import walk
 
 log = logging.getLogger("gridops.watch")
 
@@ -74,28 +78,35 @@ class Unread(Exception):
         self.found = found
 
 
-def look(checkout: Checkout, commit: CommitId, after: CommitId | None) -> Found:
+def look(checkout: Checkout, commit: CommitId, base: Base) -> Found:
     """`read`, but whatever goes wrong in it, what tightens was read before. Raises Unread, or what git says."""
-    tree = checkout.tree(commit)
-    tight = _tightening(tree)
+    tight = _first(checkout, commit, base)
     try:
-        return _read(checkout, commit, after, tight)
+        return _read(checkout, commit, base, tight)
     except Exception as fault:
         mode, drains = tight
         what = f"a fault of gridops ({type(fault).__name__})" if not isinstance(fault, GridopsError) else fault.message
         problem = f"it could not be read to the end, which is tried again: {what}"
-        subject = ""
-        with contextlib.suppress(Exception):
-            subject = checkout.subject(commit)
-        raise Unread(Found(commit, subject, "", None, (problem,), mode, drains, ())) from fault
+        raise Unread(Found(commit, _subject(checkout, commit), "", None, (problem,), mode, drains, ())) from fault
 
 
-def read(checkout: Checkout, commit: CommitId, after: CommitId | None) -> Found:
+def read(checkout: Checkout, commit: CommitId, base: Base) -> Found:
     """Everything a commit says: its intent or its problems, and mode, drains and roots by themselves."""
-    return _read(checkout, commit, after, _tightening(checkout.tree(commit)))
+    return _read(checkout, commit, base, _first(checkout, commit, base))
 
 
-def _tightening(tree: Tree) -> tuple[ModePolicy | None, tuple[Drain, ...]]:
+Tight = tuple[ModePolicy | None, tuple[Drain, ...]]
+
+
+def _first(checkout: Checkout, commit: CommitId, base: Base) -> Tight:
+    """What tightens, before anything else is looked at. Of a commit that nobody vouches for yet: its mode alone."""
+    if not base.signed:
+        return _tightening(checkout.tree(commit))
+    raw = head_of(checkout.where, "cat-file", "blob", f"{commit}:{MODE_FILE}", size=limits.YAML_FILE_BYTES + 1)
+    return _tightening(MemoryTree({MODE_FILE: raw} if raw else {}))
+
+
+def _tightening(tree: Tree) -> Tight:
     """Mode and drains, before anything else is looked at. A fault of ours in it is a mode file that nobody can read."""
     try:
         mode, drains, _ = load_tightening(tree)
@@ -107,13 +118,21 @@ def _tightening(tree: Tree) -> tuple[ModePolicy | None, tuple[Drain, ...]]:
     return mode, drains
 
 
-def _read(
-    checkout: Checkout, commit: CommitId, after: CommitId | None, tight: tuple[ModePolicy | None, tuple[Drain, ...]]
-) -> Found:
-    tree, (mode, drains) = checkout.tree(commit), tight
+def _read(checkout: Checkout, commit: CommitId, base: Base, tight: Tight) -> Found:
+    line = line_to(checkout, commit, base) if base.signed else None
+    if line is not None and line.refusal is not None:
+        return _disbelieved(checkout, line, tight)
+    tree = checkout.tree(commit)
+    roots = root_texts(tree)
+    if line is None and _demands_signatures(base, roots):
+        line = line_to(checkout, commit, base)
+        if line.refusal is not None:
+            return _disbelieved(checkout, line, tight)
+    mode, drains = _tightening(tree) if base.signed else tight
     checked = check(tree)
     intent = checked.intent
     subject = checkout.subject(commit)
+    after = base.commit
     if intent is not None:
         intent = type(intent)(desired=intent.desired, commit=commit, subject=subject, dirty=False, marks=intent.marks)
     return Found(
@@ -125,9 +144,30 @@ def _read(
         mode=mode,
         mode_gone=None if mode is not None else _mode_gone(checkout, commit),
         drains=drains,
-        roots=root_texts(tree),
+        roots=roots,
         descends=after is None or checkout.is_ancestor(after, commit),
+        line=line,
     )
+
+
+def _disbelieved(checkout: Checkout, line: Line, tight: Tight) -> Found:
+    """A commit that cannot be verified: nothing of it is read but its mode."""
+    subject = _subject(checkout, line.tip)
+    return Found(line.tip, subject, "", None, (), tight[0], (), (), line=line)
+
+
+def _demands_signatures(base: Base, roots: tuple[str, ...]) -> bool:
+    """Whether a commit brings the document by which commits are signed from there on."""
+    try:
+        return bool(walk(base.chain, roots[len(base.roots) :]).root.signed_commits)
+    except Refusal:
+        return False  # documents that do not hold are refused where they are judged
+
+
+def _subject(checkout: Checkout, commit: CommitId) -> str:
+    with contextlib.suppress(GridopsError):
+        return checkout.subject(commit)
+    return ""
 
 
 def _mode_gone(checkout: Checkout, commit: CommitId) -> CommitId | None:

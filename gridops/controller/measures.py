@@ -21,7 +21,7 @@ def _fleet(view: View, counters: Counters) -> list[Family]:
     expiry: list[Sample] = [("", {"role": "root", "name": "root"}, view.soft.chain.root.expires_ms / 1000)]
     refused = [("", {"code": code}, float(n)) for code, n in sorted(view.soft.refusals.items())]
     trusted = 0.0 if view.state.distrust is not None else 1.0
-    synced = 0.0 if view.state.refused is not None or view.state.accepted is None else 1.0
+    synced = 0.0 if view.state.newest_refused is not None or view.state.accepted is None else 1.0
     return [
         Family("gridops_build_info", "gauge", "The running version.", [("", {"version": __version__}, 1.0)]),
         Family("gridops_key_expiry_timestamp_seconds", "gauge", "When a document that carries keys expires.", expiry),

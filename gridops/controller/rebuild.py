@@ -18,6 +18,7 @@ from gridops.base.ids import PlanId, ScopeName
 from gridops.controller.clock import MachineClock
 from gridops.controller.core import rows as r
 from gridops.controller.core.intend import chain_of, judge_commit
+from gridops.controller.lineage import Base
 from gridops.controller.project import Place
 from gridops.controller.service import Opening
 from gridops.controller.start import Ground, newest_valid
@@ -47,8 +48,9 @@ class Memory:
 
 def rebuild(found: Ground, opening: Opening) -> Memory:
     """Make the journal anew. Raises Busy while a controller runs, Refusal for a plan document that does not verify."""
-    chain = chain_of(found.roots)
-    commit = newest_valid(found)
+    roots, before = opening.roots, opening.state.accepted()
+    chain = chain_of(roots)
+    commit = newest_valid(found, Base(before.commit if before is not None else None, chain, roots))
     branch = Place(found.checkout, found.settings, found.source.branch, opening.state.signer()).branch()
     applied = newest_applied(branch, chain)
     kept = _set_old_aside(opening.state.path, chain.root.controller_epoch)
@@ -57,7 +59,7 @@ def rebuild(found: Ground, opening: Opening) -> Memory:
     try:
         now_ms = MachineClock().wall_ms()
         rows: list[r.Row] = [r.Started(version=__version__)]
-        rows += [r.RootTaken(version=n, text=text) for n, text in enumerate(found.roots, 1)]
+        rows += [r.RootTaken(version=n, text=text) for n, text in enumerate(roots, 1)]
         writer.record(rows, now_ms)
         writer.record(judge_commit(writer.state, chain, commit).rows, now_ms)
         for plan, applied_ms in applied:

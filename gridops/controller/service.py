@@ -36,8 +36,9 @@ from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
 from gridops.controller.eventring import EventRing
 from gridops.controller.faults import Faults
+from gridops.controller.lineage import Base
 from gridops.controller.metrics import Counters
-from gridops.controller.statedir import StateDir
+from gridops.controller.statedir import Kept, StateDir
 from gridops.controller.views import View
 from gridops.controller.writer import Writer, open_authority
 from gridops.disk.zones import rules_of
@@ -156,6 +157,12 @@ class Controller:
 
     # --- git
 
+    def base(self) -> Base:
+        """What a new commit has to follow from: what is in force, or was when an earlier journal was lost."""
+        accepted, kept = self.state.accepted, self.dir.accepted()
+        commit = accepted.commit if accepted is not None else kept.commit if kept is not None else None
+        return Base(commit, self.soft.chain, tuple(self.state.roots))
+
     def found(self, commit: Found) -> int:
         """A commit was read: it becomes the intent, or is refused. Returns the number of rows."""
         now_ms = self.now()
@@ -164,6 +171,7 @@ class Controller:
         accepted = self.state.accepted
         if judged.chain is not None:
             self._trust(judged.chain, now_ms)
+            self.dir.keep_accepted(Kept(commit=commit.commit, roots=tuple(self.state.roots)))
             self.soft.intent = commit.intent
             settled = enrol.settled(self.state, self.roster)
             self.commit(settled, now_ms)
@@ -175,7 +183,7 @@ class Controller:
 
     def tightened(self, commit: Found) -> int:
         """A commit could not be read to the end: what it tightens holds meanwhile. Returns the number of rows."""
-        return self.commit(judge_unread(self.state, commit), self.now())
+        return self.commit(judge_unread(self.state, self.soft.chain, commit), self.now())
 
     def distrust(self, reason: str) -> None:
         """Stop sending commands until people rebuild: the journal does not know what the fleet has done."""

@@ -214,12 +214,11 @@ class Shell:
 
     async def _take(self) -> None:
         """Judge the newest commit: it becomes the intent, or is refused."""
-        tip, accepted = self._seen, self.controller.state.accepted
+        tip = self._seen
         assert tip is not None
         with self._told():
-            after = accepted.commit if accepted is not None else None
             try:
-                found = await asyncio.to_thread(intake.look, self.checkout, tip, after)
+                found = await asyncio.to_thread(intake.look, self.checkout, tip, self.controller.base())
             except intake.Unread as unread:
                 if self.controller.tightened(unread.found):
                     self.changed()

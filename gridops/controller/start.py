@@ -7,18 +7,19 @@ is not restarted in vain.
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from gridops.base.clock import Clock
-from gridops.base.errors import BadSetup, ConfigError, GridopsError
+from gridops.base.errors import BadSetup, ConfigError, GridopsError, Refusal
 from gridops.controller import intake
 from gridops.controller.clock import MachineClock
 from gridops.controller.core.intend import Found, chain_of
 from gridops.controller.http import Listen
+from gridops.controller.lineage import Base
 from gridops.controller.service import Opening, state_dir
-from gridops.controller.statedir import default_state
+from gridops.controller.statedir import StateDir, default_state
 from gridops.files.gather import gather
 from gridops.files.git import Checkout
 from gridops.model.fleet import FleetSettings
@@ -52,13 +53,30 @@ def ground(directory: Path) -> Ground:
 
 def opening(found: Ground, state: Path | None, clock: Clock | None = None) -> Opening:
     """The state folder of this fleet, by its root document unless somebody names another."""
-    if not found.roots:
+    if not found.roots and (state is None or StateDir(state).accepted() is None):
         raise BadSetup(
             f"branch {found.source.branch} holds no root document, so nobody may say anything",
             hints=("make one: gridops trust init, then commit policies/trust/root/1.json",),
         )
-    folder = state if state is not None else default_state(chain_of(found.roots).fleet)
-    return Opening(state_dir(folder), found.roots, clock or MachineClock())
+    folder = state_dir(state if state is not None else default_state(chain_of(found.roots).fleet))
+    return Opening(folder, known_roots(folder, found.roots), clock or MachineClock())
+
+
+def known_roots(folder: StateDir, tip: tuple[str, ...]) -> tuple[str, ...]:
+    """The root documents to begin with: those of the newest commit, unless they do not go on from those in force.
+
+    Whoever may push and has no key could otherwise keep a controller from starting, or give a new journal an old root.
+    """
+    kept = folder.accepted()
+    if kept is None:
+        return tip
+    if tip[: len(kept.roots)] != kept.roots:
+        return kept.roots
+    try:
+        chain_of(tip)
+    except Refusal:
+        return kept.roots
+    return tip
 
 
 def listen_on(given: str | None, settings: FleetSettings) -> Listen:
@@ -77,17 +95,19 @@ def listen_on(given: str | None, settings: FleetSettings) -> Listen:
     return Listen(_bindable(url.hostname), url.port or 7443)
 
 
-def newest_valid(found: Ground) -> Found:
-    """The newest commit that validates, looking back from the tip. Raises ConfigError when there is none."""
+def newest_valid(found: Ground, base: Base) -> Found:
+    """The newest commit that validates and follows, looking back from the tip. Raises ConfigError if there is none."""
     branch = found.checkout.resolve(f"refs/heads/{found.source.branch}") or found.checkout.fetched(found.source.branch)
     first: Found | None = None
     for back in range(COMMITS_TRIED):
         commit = found.checkout.resolve(f"{branch}~{back}") if branch is not None else None
         if commit is None:
             break
-        read = intake.read(found.checkout, commit, None)
+        read = intake.read(found.checkout, commit, base)
         if read.intent is not None:
             return read
+        if read.line is not None and read.line.refusal is not None and not read.problems:
+            read = replace(read, problems=(str(read.line.refusal),))
         first = first or read
     problem = first.problems[0] if first is not None and first.problems else "there is no commit"
     raise ConfigError(f"no commit of branch {found.source.branch} validates: {problem}", hints=("gridops validate",))

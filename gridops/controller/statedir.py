@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gridops.base.errors import BadSetup
-from gridops.base.ids import Digest, HostId, short
-from gridops.disk.atomic import sync_directory
+from gridops.base.ids import CommitId, Digest, HostId, short
+from gridops.base.record import Malformed, from_bytes, record, to_bytes
+from gridops.disk.atomic import sync_directory, write_atomic
 from gridops.disk.keyring import create_secret, read_secret
 from gridops.protocol.messages import GatewayKey
 from gridops.trust.keys import MachineSigner
@@ -25,6 +26,16 @@ TLS_CERT = "keys/controller.tls.pem"
 TLS_KEY = "keys/controller.tls.key"
 GATEWAY = "keys/gateway.key"
 INVITES = "keys/invites"
+ACCEPTED = "accepted.json"
+
+
+@record
+class Kept:
+    """What was in force last, beside the journal: a lost journal must not let a branch begin anew."""
+
+    v: int = 1
+    commit: CommitId
+    roots: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,21 @@ class StateDir:
             return ()
         value = Secret(read_secret(path).strip())
         return (GatewayKey(name="gateway", sha256=digest_of_secret(value)),)
+
+    def accepted(self) -> Kept | None:
+        """What was in force when the newest commit was accepted; None before the first."""
+        path = self.path / ACCEPTED
+        try:
+            return from_bytes(Kept, path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except Malformed as error:
+            hints = ("a controller that knows its journal writes it again: move it away, and start",)
+            raise BadSetup(f"{path}: cannot be read: {error}", hints=hints) from error
+
+    def keep_accepted(self, kept: Kept) -> None:
+        if self.accepted() != kept:
+            write_atomic(self.path / ACCEPTED, to_bytes(kept))
 
     def check_tls(self) -> None:
         """Both halves are there, and the private one is private."""

@@ -180,7 +180,7 @@ def _controller(view: View) -> d.ControllerDoc:
 
 
 def _intent(view: View) -> d.IntentDoc:
-    accepted, refused, git = view.state.accepted, view.state.refused, view.soft.git
+    accepted, refused, git = view.state.accepted, view.state.newest_refused, view.soft.git
     return d.IntentDoc(
         branch=git.branch,
         commit=accepted.commit if accepted is not None else None,

@@ -22,6 +22,7 @@ import git
 
 from gridops.base.errors import Bug, Failed, Unreachable
 
+Process = subprocess.Popen[bytes]
 LOCAL_TIMEOUT_S = 60.0
 """For commands that touch only this machine's disk."""
 
@@ -30,6 +31,7 @@ _HARDENED = (
     "-c", "core.hooksPath=/dev/null",
     "-c", "core.fsmonitor=false",
     "-c", "core.quotePath=false",
+    "-c", "core.useReplaceRefs=false",
     "-c", "gc.auto=0",
     "-c", "maintenance.auto=false",
     "-c", "commit.gpgSign=false",
@@ -136,6 +138,16 @@ def head_of(where: GitDir, *args: str, size: int) -> bytes:
         return process.stdout.read(size)
     finally:
         _kill(process)
+
+
+def start(where: GitDir, *args: str) -> Process:
+    """A git command that goes on listening; whoever starts it calls `end`."""
+    return _start(where, _command(where, args), {})
+
+
+def end(process: Process) -> None:
+    """Be done with a command, whatever it is doing."""
+    _kill(process)
 
 
 def failed(where: GitDir, args: Sequence[str], ran: Ran) -> Failed:

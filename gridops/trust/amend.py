@@ -72,11 +72,14 @@ def replaced(chain: RootChain, person: PersonName, new: PublicKey, roles: Iterab
     if not any(_holds(role, person) for role in chain.root.roles if role.name in wanted):
         where = ", ".join(sorted(wanted))
         raise Refusal(codes.ROOT_AMENDMENT.code, f"{person} holds no key as {where} in root {chain.root.version}")
-    entry = RoleKey(holder=person, key=new.text)
 
     def change(role: Role) -> Role:
         if role.name not in wanted or not _holds(role, person):
             return role
+        # A limit is the person's and not the key's: another key must not lift it.
+        limits = [e.paths for e in role.keys if e.holder == person]
+        paths = None if None in limits else tuple(sorted({path for some in limits for path in some or ()}))
+        entry = RoleKey(holder=person, key=new.text, paths=paths)
         return replace(role, keys=(*(e for e in role.keys if e.holder != person), entry))
 
     return _next(chain, [change(role) for role in chain.root.roles], now_ms)
@@ -116,6 +119,14 @@ def only_controller(chain: RootChain, now_ms: int) -> Root:
             hints=("begin one: gridops trust rotate controller",),
         )
     return _with_controller(chain, lambda keys: keys[-1:], now_ms)
+
+
+def signing_commits(chain: RootChain, on: bool, now_ms: int) -> Root:
+    """From now on every commit is signed, or not any more. Raises Refusal where it is so already."""
+    if bool(chain.root.signed_commits) == on:
+        word = "must be signed already" if on else "need no signature as it is"
+        raise Refusal(codes.ROOT_AMENDMENT.code, f"root {chain.root.version}: commits {word}")
+    return replace(renewed_root(chain, now_ms), signed_commits=True if on else None)
 
 
 def _with_controller(chain: RootChain, change: _Change, now_ms: int) -> Root:

@@ -20,6 +20,9 @@ from gridops.base.units import counted, render_instant
 from gridops.trust import envelope
 from gridops.trust.keys import PublicKey, Signer, parse_key
 
+TRUST = "policies/trust/"
+"""Where documents of trust lie in a repository."""
+
 
 class RoleName(StrEnum):
     """What a key may be trusted for."""
@@ -38,6 +41,8 @@ class RoleKey:
     holder: PersonName
     key: str
     """Written form of `trust.keys`: `ssh-ed25519 AAAA...` for people, `ed25519:<hex>` for the controller."""
+    paths: tuple[str, ...] | None = None
+    """A change key with a limit: the files, and the folders that end with `/`, that its commits may touch."""
 
 
 @record
@@ -67,6 +72,11 @@ class Root:
     standing: bool = False
     """Hosts may accept commands of allowed classes without an approval in the grant."""
     agent_min_version: str = "0.1.0"
+    signed_commits: bool | None = None
+    """True: every commit is signed by a change key of its parent's documents. Left out: the accepted branch speaks.
+
+    None and not False, so that documents of fleets without this level are what programs before it can read.
+    """
 
     def role(self, name: str) -> Role | None:
         return next((role for role in self.roles if role.name == name), None)
@@ -228,6 +238,10 @@ def _check(root: Root) -> None:
         raise _contradiction(where, "root 1 has no `fleet`, and every later one has the digest of root 1")
     if not root.issued_ms < root.expires_ms:
         raise _contradiction(where, "it expires before it is issued")
+    if root.signed_commits:
+        change = root.role(RoleName.CHANGE)
+        if change is None or change.threshold != 1:
+            raise _contradiction(where, "commits must be signed, and a commit has one signature: one `change` key")
     holders: dict[bytes, str] = {}
     for role in root.roles:
         _check_role(role, where, holders)
@@ -245,6 +259,8 @@ def _check_role(role: Role, where: str, holders: dict[bytes, str]) -> None:
             raise _contradiction(where, f"role {role.name}: expected a {wanted} key without comment for {entry.holder}")
         if not is_name(entry.holder):
             raise _contradiction(where, f"role {role.name}: {entry.holder[:80]!r} is not a name")
+        if entry.paths is not None:
+            _check_paths(role, entry, where)
         if key.raw in seen:
             raise _contradiction(where, f"role {role.name} lists one key twice ({entry.holder})")
         if holders.setdefault(key.raw, entry.holder) != entry.holder:
@@ -254,6 +270,17 @@ def _check_role(role: Role, where: str, holders: dict[bytes, str]) -> None:
     if not 1 <= role.threshold <= people:
         wanted, listed = counted(role.threshold, "signature"), counted(people, "person", "people")
         raise _contradiction(where, f"role {role.name} demands {wanted} and lists {listed}")
+
+
+def _check_paths(role: Role, entry: RoleKey, where: str) -> None:
+    """A limit of paths that means anything: on a change key, some, sorted, in the tree, and not the trust itself."""
+    paths = entry.paths or ()
+    if role.name is not RoleName.CHANGE or not paths or list(paths) != sorted(set(paths)):
+        raise _contradiction(where, f"role {role.name}: paths limit a change key, and are sorted ({entry.holder})")
+    for path in paths:
+        parts = path.rstrip("/").split("/")
+        if not all(parts) or ".." in parts or "." in parts or TRUST.startswith(path) or path.startswith(TRUST):
+            raise _contradiction(where, f"role change: {path[:80]!r} is no path that a key may be limited to")
 
 
 def keys_of(root: Root, name: str) -> tuple[PublicKey, ...]:

@@ -71,6 +71,35 @@ def dearmor(text: str) -> bytes:
         raise ValueError("not an SSH signature: the block is not base64") from error
 
 
+def claims(block: bytes) -> tuple[bytes, str] | None:
+    """Which raw ssh-ed25519 key and which namespace a block names; None where it names none that could be read.
+
+    For saying what is wrong with a signature. Nothing is verified: whoever believes somebody calls `verify`.
+    """
+    key, at = _field(block, len(_MAGIC) + 4)
+    name, _ = _field(block, at)
+    head = public_blob(b"\x00" * 32)[:-32]
+    if block[: len(_MAGIC)] != _MAGIC or key is None or name is None or key[:-32] != head:
+        return None
+    try:
+        return key[-32:], name.decode("ascii")
+    except UnicodeDecodeError:
+        return None
+
+
+def of_this_form(public: bytes, namespace: str, block: bytes) -> bool:
+    """Whether every field but the signature itself is what this key would write in this namespace."""
+    return _signature(public, namespace, block) is not None
+
+
+def _field(block: bytes, at: int) -> tuple[bytes | None, int]:
+    """A length and that many bytes; None where they are not all there."""
+    if len(block) < at + 4:
+        return None, at
+    end = at + 4 + int(struct.unpack(">I", block[at : at + 4])[0])
+    return (block[at + 4 : end], end) if end <= len(block) else (None, at)
+
+
 def _signed_bytes(namespace: str, message: bytes) -> bytes:
     digest = hashlib.sha512(message).digest()
     return _MAGIC + _string(namespace.encode()) + _string(b"") + _string(_HASH) + _string(digest)

@@ -271,9 +271,7 @@ class Desk:
 
     def look(self) -> int:
         """Read the newest commit."""
-        accepted = self.controller.state.accepted
-        tip = self.checkout.head("main")
-        return self.controller.found(intake.read(self.checkout, tip, accepted.commit if accepted else None))
+        return self.controller.found(intake.read(self.checkout, self.checkout.head("main"), self.controller.base()))
 
     def commit(self, files: dict[str, str | None], message: str = "change") -> str:
         made = self.fleet.commit(files, message)

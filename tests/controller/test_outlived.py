@@ -207,7 +207,7 @@ def test_a_mode_file_that_breaks_the_reader_is_one_that_nobody_can_read(
     monkeypatch.setattr(intake, "load_tightening", broken)
     monkeypatch.setattr(intake, "check", broken)
     with pytest.raises(intake.Unread) as unread:
-        intake.look(desk.checkout, CommitId(made), None)
+        intake.look(desk.checkout, CommitId(made), desk.controller.base())
     desk.controller.tightened(unread.value.found)
     assert permitted(desk.state, DEFAULT, desk.now).mode.mode is Mode.RECOMMEND
 

@@ -21,10 +21,10 @@ class Code:
 
 def registry() -> dict[str, Code]:
     """All codes by name, sorted. Built on demand: only `gridops rule` and the docs need it whole."""
-    from gridops.base.codes import control, devices, files, host, placement, protection, protocol, sense, trust
+    from gridops.base.codes import commits, control, devices, files, host, placement, protection, protocol, sense, trust
 
     found: dict[str, Code] = {}
-    for module in (control, devices, files, host, placement, protection, protocol, sense, trust):
+    for module in (commits, control, devices, files, host, placement, protection, protocol, sense, trust):
         for value in vars(module).values():
             if isinstance(value, Code):
                 if value.code in found:

@@ -25,7 +25,8 @@ def _of_intent(row: r.Row) -> tuple[str, str] | None:
         case r.IntentRefused():
             first = row.problems[0] if row.problems else "no problem given"
             more = f" (and {row.count - 1} more)" if row.count > 1 else ""
-            return "intent_refused", f"commit {row.commit[:7]} is refused, the last good one stays: {first}{more}"
+            kind = "intent_refused" if row.off_line is None else "intake_refused"
+            return kind, f"commit {row.commit[:7]} is refused, the last good one stays: {first}{more}"
         case r.ClockLeapt():
             return "clock", f"the machine's clock leapt forwards by {render_ms(row.by_ms)}"
         case r.Distrusted():

@@ -80,13 +80,17 @@ def _intent_accepted(state: State, row: r.IntentAccepted, at_ms: int) -> None:
         for book in state.scopes.values():
             book.rejected.clear()
     state.accepted = Accepted(row.commit, row.subject, desired, at_ms, row.mode_missing)
-    state.refused = None
+    state.refused = state.off_line = None
     if not row.mode_missing:
         state.last_mode = desired.mode
 
 
 def _intent_refused(state: State, row: r.IntentRefused, at_ms: int) -> None:
-    state.refused = Refused(row.commit, row.subject, row.problems, row.count, row.mode, row.drains, at_ms)
+    refused = Refused(row.commit, row.subject, row.problems, row.count, row.mode, row.drains, at_ms)
+    if row.off_line is not None:
+        state.off_line = refused
+    else:
+        state.refused, state.off_line = refused, None
 
 
 def _host_seen(state: State, row: r.HostSeen, at_ms: int) -> None:

@@ -1,24 +1,29 @@
 """Whether a commit becomes the intent in force: it validates as a whole, or it changes nothing but what tightens.
 
 The shell reads the commit; this judges it. Root documents in it must continue the known chain, or the whole commit is
-refused: a commit that touches trust has to be valid in itself. What was accepted before stays in force.
+refused: a commit that touches trust has to be valid in itself. Where the root demands signed commits, the line from
+what is in force to this commit must have been followed (`trust.line`), or it is not believed: then nothing of it
+counts but a stricter mode, because stopping needs no key. What was accepted before stays in force.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gridops.base.codes.commits import COMMIT_UNREADABLE, INTAKE_REFUSED
 from gridops.base.codes.trust import ROOT_VERSION
-from gridops.base.errors import Refusal
+from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import CommitId
 from gridops.controller.core import rows as r
 from gridops.controller.core.state import State
 from gridops.model.fleet import Drain
 from gridops.model.intent import Intent
 from gridops.model.policy import ModePolicy
+from gridops.trust.line import Line
 from gridops.trust.root import RootChain, genesis, walk
 
 PROBLEMS_KEPT = 10
+INTAKE = INTAKE_REFUSED.code
 REWRITTEN = "history_rewritten"
 MODE = "mode_file"
 
@@ -42,6 +47,8 @@ class Found:
     """It follows the commit accepted before."""
     mode_gone: CommitId | None = None
     """The commit that took the mode file away or made it unreadable, where there is none; None where nobody can say."""
+    line: Line | None = None
+    """How it follows from the commit accepted before; None where nothing demanded that commits are signed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +60,50 @@ class Judged:
 
 def judge_commit(state: State, chain: RootChain, found: Found) -> Judged:
     """Rows for a commit: accepted, or refused with what it tightens. The same commit twice is no news."""
-    if state.accepted is not None and state.accepted.commit == found.commit and state.refused is None:
+    quiet = state.refused is None and state.off_line is None
+    if state.accepted is not None and state.accepted.commit == found.commit and quiet:
         return Judged((), None)
     problems, advanced = list(found.problems), None
     try:
+        _believed(chain, state, found)
         advanced = _chained(chain, state, found.roots)
     except Refusal as refusal:
-        problems.insert(0, f"policies/trust/root: {refusal}")
+        where = "" if _off_line(chain, found) is not None else "policies/trust/root: "
+        problems.insert(0, f"{where}{refusal}")
+    if advanced is not None and found.line is None and advanced.root.signed_commits:
+        raise Bug(f"commit {found.commit} demands signed commits, and the line to it was not followed")
     if found.intent is None or advanced is None:
-        refused = _refused(found, problems)
-        return Judged((*_news(state, refused), *_mode_alarm(state, found)), None)
-    return Judged(
-        (*_roots(state, found), _accepted(state, found), *_mode_alarm(state, found), *_rewritten(state, found)),
-        advanced,
-    )
+        refused = _refused(found, problems, _off_line(chain, found))
+        return Judged((*_news(state, refused), *_mode_alarm(state, found), *_disbelieved(state, found, refused)), None)
+    alarms = (*_mode_alarm(state, found), *_rewritten(state, found), *_cleared(state, INTAKE))
+    return Judged((*_roots(state, found), _accepted(state, found), *alarms), advanced)
 
 
-def judge_unread(state: State, found: Found) -> tuple[r.Row, ...]:
+def judge_unread(state: State, chain: RootChain, found: Found) -> tuple[r.Row, ...]:
     """A commit that could not be read to the end is refused until it can be, with what it tightens."""
     if state.accepted is not None and state.accepted.commit == found.commit:
         return ()
-    return (*_news(state, _refused(found, list(found.problems))), *_mode_alarm(state, found))
+    refused = _refused(found, list(found.problems), _off_line(chain, found))
+    return (*_news(state, refused), *_mode_alarm(state, found))
+
+
+def _believed(chain: RootChain, state: State, found: Found) -> None:
+    """Where commits must be signed: the line was followed, from what is in force, to this one. Raises Refusal."""
+    if found.line is not None and found.line.refusal is not None:
+        raise found.line.refusal
+    if not chain.root.signed_commits:
+        return
+    before = state.accepted.commit if state.accepted is not None else None
+    line = found.line
+    if line is None or line.tip != found.commit or (before is not None and line.base != before):
+        raise Refusal(COMMIT_UNREADABLE.code, f"commit {found.commit[:12]} was not verified from what is in force")
+
+
+def _off_line(chain: RootChain, found: Found) -> str | None:
+    """The code by which a commit is not believed at all; None where it is, whatever is wrong with what it says."""
+    if found.line is not None:
+        return found.line.refusal.code if found.line.refusal is not None else None
+    return COMMIT_UNREADABLE.code if chain.root.signed_commits else None
 
 
 def chain_of(roots: tuple[str, ...]) -> RootChain:
@@ -102,23 +132,26 @@ def _accepted(state: State, found: Found) -> r.IntentAccepted:
         subject=found.subject[:200],
         desired=None if same else found.intent.desired,
         mode_missing=found.mode is None,
+        signers=found.line.signers or None if found.line is not None else None,
     )
 
 
-def _refused(found: Found, problems: list[str]) -> r.IntentRefused:
+def _refused(found: Found, problems: list[str], off_line: str | None) -> r.IntentRefused:
+    """What nobody signed may only stop: its mode counts where it is tighter, and its drains, which move models, not."""
     return r.IntentRefused(
         commit=found.commit,
         subject=found.subject[:200],
         problems=tuple(text[:500] for text in problems[:PROBLEMS_KEPT]),
         count=len(problems),
         mode=found.mode,
-        drains=found.drains,
+        drains=found.drains if off_line is None else (),
+        off_line=off_line,
     )
 
 
 def _news(state: State, refused: r.IntentRefused) -> tuple[r.Row, ...]:
     """Nothing where the same commit was refused in the same words; another word of it may be said at the next look."""
-    last = state.refused
+    last = state.refused if refused.off_line is None else state.off_line
     same = last is not None and (last.commit, last.subject, last.problems, last.count, last.mode, last.drains) == (
         (refused.commit, refused.subject, refused.problems, refused.count, refused.mode, refused.drains)
     )
@@ -141,4 +174,18 @@ def _rewritten(state: State, found: Found) -> tuple[r.Row, ...]:
     if not found.descends and state.accepted is not None:
         text = f"{found.commit[:8]} does not follow {state.accepted.commit[:8]}: the branch was rewritten or rewound"
         return (r.AlarmRaised(key=REWRITTEN, text=text),)
-    return (r.AlarmCleared(key=REWRITTEN),) if REWRITTEN in state.alarms else ()
+    return _cleared(state, REWRITTEN)
+
+
+def _disbelieved(state: State, found: Found, refused: r.IntentRefused) -> tuple[r.Row, ...]:
+    """The alarm of a commit that is not believed; a commit that is, and says something wrong, ends it."""
+    if refused.off_line is None:
+        return _cleared(state, INTAKE)
+    stays = f"{state.accepted.commit[:8]} stays in force" if state.accepted is not None else "nothing is in force"
+    text = f"commit {found.commit[:12]} is not believed ({refused.problems[0]}): {stays}"
+    standing = state.alarms.get(INTAKE)
+    return () if standing is not None and standing.text == text else (r.AlarmRaised(key=INTAKE, text=text),)
+
+
+def _cleared(state: State, key: str) -> tuple[r.Row, ...]:
+    return (r.AlarmCleared(key=key),) if key in state.alarms else ()

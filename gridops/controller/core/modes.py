@@ -47,10 +47,10 @@ def permitted(state: State, scope: ScopeName, now_ms: int) -> Permitted:
         last = _resolved(state.last_mode or ModePolicy(), scope, now_ms)
         mode = _bounded(last, Mode.RECOMMEND)
         because.append("policies/mode.yaml is missing or unreadable in the commit in force")
-    if state.refused is not None:
-        tighter = _tightened(mode, state.refused.mode, scope, now_ms)
-        if tighter != mode:
-            because.append(f"the refused commit {state.refused.commit[:8]} is stricter")
+    for tip in (state.refused, state.off_line):
+        tighter = _tightened(mode, tip.mode, scope, now_ms) if tip is not None else mode
+        if tip is not None and tighter != mode:
+            because.append(f"the refused commit {tip.commit[:8]} is stricter")
         mode = tighter
     if state.distrust is not None:
         if mode.mode is Mode.AUTOMATIC:

@@ -70,6 +70,8 @@ class IntentAccepted:
     desired: Desired | None = None
     """None: means the same as the commit before it (a commit that touched other files)."""
     mode_missing: bool = False
+    signers: tuple[PersonName, ...] | None = None
+    """Who signed the commits since the one accepted before, where commits must be signed."""
 
 
 @record
@@ -82,6 +84,8 @@ class IntentRefused:
     count: int
     mode: ModePolicy | None = None
     drains: tuple[Drain, ...] = ()
+    off_line: str | None = None
+    """The code by which it is not believed at all: then it has no drains, and replaces no commit that was believed."""
 
 
 @record

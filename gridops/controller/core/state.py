@@ -273,6 +273,8 @@ class State:
     last_mode: ModePolicy | None = None
     """Of the newest accepted commit whose mode file was readable."""
     refused: Refused | None = None
+    off_line: Refused | None = None
+    """A tip that is not believed: apart from the one above, so that nobody without a key loosens what that tightens."""
     scopes: dict[ScopeName, ScopeBook] = field(default_factory=dict)
     hosts: dict[HostId, HostBook] = field(default_factory=dict)
     plans: dict[PlanId, Plan] = field(default_factory=dict)
@@ -286,6 +288,11 @@ class State:
     freezes: dict[ScopeName | None, Freeze] = field(default_factory=dict)
     alarms: dict[str, StandingAlarm] = field(default_factory=dict)
     nonces: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def newest_refused(self) -> Refused | None:
+        """The newest commit that is not in force because something is wrong with it."""
+        return self.off_line or self.refused
 
     def scope(self, name: ScopeName) -> ScopeBook:
         """The book of a scope; an empty one if nothing ever happened there (not remembered by asking)."""

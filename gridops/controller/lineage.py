@@ -1,0 +1,159 @@
+"""Follows a line of commits where every commit has to be signed: which ones there are, and what each brings of trust.
+
+`intake` calls this in a thread; each step is judged by `trust.line`. Objects are read by name and never checked out.
+Which commits lie between is git's answer, and is believed only as far as each of them names the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from gridops.base import limits
+from gridops.base.codes import commits as codes
+from gridops.base.errors import Refusal
+from gridops.base.ids import CommitId
+from gridops.controller.core.intend import chain_of
+from gridops.files.git import Checkout
+from gridops.files.git_run import ask
+from gridops.files.objects import FOLDER, Objects
+from gridops.files.survey import survey
+from gridops.trust.commit import Commit, read_commit
+from gridops.trust.line import Line, Position, Step, follow, restricted, root_documents
+from gridops.trust.root import TRUST, RootChain
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What is in force: the commit accepted last, if any, and the documents of trust that are known."""
+
+    commit: CommitId | None
+    chain: RootChain
+    roots: tuple[str, ...]
+
+    @property
+    def signed(self) -> bool:
+        return bool(self.chain.root.signed_commits)
+
+
+def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:
+    """The line from what is in force to a commit, and over what lies in the commit's folders. Never raises Refusal."""
+    try:
+        with Objects(checkout.where) as objects:
+            at, ahead = _beginning(checkout, objects, tip, base)
+            trust = _trust_of(objects, _tree(checkout, at.commit))
+            for commit in ahead:
+                step, trust = _step(objects, at, read_commit(commit, _raw(objects, commit)), trust)
+                at = follow(at, step)
+            survey(objects, _tree(checkout, tip))
+    except Refusal as refusal:
+        return Line(base.commit, tip, refusal=refusal)
+    return Line(base.commit, tip, at.signers)
+
+
+def commits_between(checkout: Checkout, base: CommitId, tip: CommitId) -> tuple[CommitId, ...]:
+    """The first-parent commits after `base` up to `tip`, oldest first. Raises Refusal where `base` is not before it."""
+    if base == tip:
+        return ()
+    if not checkout.is_ancestor(base, tip):
+        if checkout.resolve(base) is not None and checkout.is_ancestor(tip, base):
+            what = f"commit {tip[:12]} lies before {base[:12]}, which was accepted"
+            raise Refusal(codes.COMMIT_REWOUND.code, what, subject=tip)
+        raise _off_line(base, tip)
+    found = _first_parents(checkout, tip, f"^{base}")
+    # Where a line was merged the wrong way round, the last commit before it is not `base`; the first step notices.
+    return found
+
+
+def _beginning(
+    checkout: Checkout, objects: Objects, tip: CommitId, base: Base
+) -> tuple[Position, tuple[CommitId, ...]]:
+    """Where to start from, and what comes after it."""
+    if base.commit is not None:
+        return Position(base.commit, base.chain, base.roots), commits_between(checkout, base.commit, tip)
+    ahead = _first_parents(checkout, tip)
+    known: dict[str, tuple[RootChain, tuple[str, ...]] | None] = {}
+    began: Position | None = None
+    for back in range(len(ahead) - 1, -1, -1):
+        here = _standing(objects, _trust_of(objects, read_commit(ahead[back], _raw(objects, ahead[back])).tree), known)
+        if here is None:
+            break  # nobody had a say before the first root document: the commit that brought it is where it begins
+        began = Position(ahead[back], *here)
+        if not began.signed:
+            break
+    if began is None:
+        what = f"commit {tip[:12]} holds no root document, or none that holds"
+        raise Refusal(codes.TRUST_DOCUMENTS.code, what, subject=tip)
+    return began, ahead[ahead.index(began.commit) + 1 :]
+
+
+def _standing(
+    objects: Objects, trust: str | None, known: dict[str, tuple[RootChain, tuple[str, ...]] | None]
+) -> tuple[RootChain, tuple[str, ...]] | None:
+    """The root documents of one tree; most commits share theirs with the one before."""
+    if trust is None:
+        return None
+    if trust not in known:
+        roots = root_documents(_files(objects, trust))
+        known[trust] = (chain_of(roots), roots) if roots else None
+    return known[trust]
+
+
+def _step(objects: Objects, at: Position, commit: Commit, before: str | None) -> tuple[Step, str | None]:
+    trust = _trust_of(objects, commit.tree)
+    files: Mapping[str, bytes] | None = None
+    if trust != before:
+        files = _files(objects, trust) if trust is not None else {}
+    changed: tuple[str, ...] = ()
+    if restricted(at.chain):
+        old = read_commit(at.commit, _raw(objects, at.commit)).tree
+        changed = tuple(islice(objects.changed(old, commit.tree), limits.FILES))
+        if len(changed) == limits.FILES:
+            what = f"commit {commit.id[:12]} touches {limits.FILES} files or more, which is more than are compared"
+            raise Refusal(codes.TREE_SIZE.code, what)
+    return Step(commit, files, changed), trust
+
+
+def _files(objects: Objects, trust: str) -> dict[str, bytes]:
+    """All files below policies/trust. Raises Refusal for anything else there."""
+    found: dict[str, bytes] = {}
+    pending = [("", trust)]
+    while pending:
+        below, oid = pending.pop()
+        for item in objects.folder(oid):
+            path = below + item.name.decode("utf-8", "replace")
+            if item.mode == FOLDER and path == "root":
+                pending.append(("root/", item.oid))
+            elif item.mode not in ("100644", "100755") or len(found) >= limits.TRUST_FILES:
+                raise Refusal(codes.TRUST_DOCUMENTS.code, f"{TRUST}{path[:120]} is no document of trust")
+            else:
+                found[path] = objects.read(item.oid, "blob", limits.YAML_FILE_BYTES)
+    return found
+
+
+def _first_parents(checkout: Checkout, tip: CommitId, *without: str) -> tuple[CommitId, ...]:
+    most = limits.COMMITS_PER_INTAKE
+    args = ("rev-list", "--first-parent", "--reverse", f"--max-count={most + 1}", tip, *without, "--")
+    found = tuple(CommitId(line) for line in ask(checkout.where, *args).text.split())
+    if len(found) > most:
+        raise Refusal(codes.COMMIT_TOO_MANY.code, f"commit {tip[:12]} is more than {most} commits ahead", subject=tip)
+    return found
+
+
+def _raw(objects: Objects, commit: CommitId) -> bytes:
+    return objects.read(commit, "commit", limits.COMMIT_BYTES)
+
+
+def _tree(checkout: Checkout, commit: CommitId) -> str:
+    """The tree of a commit whose form nobody judges here."""
+    return ask(checkout.where, "rev-parse", "--verify", "--quiet", "--end-of-options", commit + "^{tree}").text
+
+
+def _trust_of(objects: Objects, tree: str) -> str | None:
+    return objects.inside(tree, TRUST.rstrip("/"))
+
+
+def _off_line(base: CommitId, tip: CommitId) -> Refusal:
+    what = f"commit {tip[:12]} does not follow {base[:12]}, which was accepted"
+    return Refusal(codes.COMMIT_OFF_LINE.code, what, subject=tip)

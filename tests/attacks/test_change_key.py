@@ -1,0 +1,187 @@
+"""Somebody may push and holds one change key, of a person or of a bot: intent is theirs to write, and nothing else is.
+
+Commits of theirs are believed. What follows from them goes the way of every change: a plan, its risk, the approvals of
+other people. The second table is what even a believed key cannot say. No refusal is final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from gridops.base.errors import Refusal
+from gridops.base.ids import PersonName
+from gridops.model.policy import Risk
+from gridops.trust import amend
+from gridops.trust.keys import PersonSigner
+from gridops.trust.root import RoleKey, RoleName, seal_root
+from tests.attacks.desk import BOT, JON, SignedDesk
+from tests.builders.commits import signed, unsigned
+from tests.controller.fleet import AUTOMATIC, NOW, RECOMMEND, profile
+
+Files = dict[str, str | None]
+BOTS = ("profiles.d/",)
+READY: Files = {"profiles.d/coder.yaml": profile(), "profiles.d/spare.yaml": profile("spare", 0),
+                "policies/mode.yaml": RECOMMEND, "README.md": "ours\n"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def staffed(desk: SignedDesk) -> SignedDesk:
+    """jon may change everything, a bot may change models, and neither approves. One model runs."""
+    both = amend.added(desk.chain, PersonName("jon"), JON.public, (RoleName.CHANGE,), NOW)
+    entry = RoleKey(holder=PersonName("bot"), key=BOT.public.text, paths=BOTS)
+    roles = [replace(r, keys=(*r.keys, entry)) if r.name is RoleName.CHANGE else r for r in both.roles]
+    desk.writer.push(desk.next_root(replace(both, roles=tuple(roles))), desk.mira)
+    desk.look()
+    assert desk.force == desk.writer.tip, desk.alarm()
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    return desk
+
+
+BY_RISK: list[tuple[str, Files, Risk]] = [
+    ("one more replica", {"profiles.d/spare.yaml": profile("spare", 1)}, Risk.ROUTINE),
+    ("another context", {"profiles.d/coder.yaml": profile(context=1024)}, Risk.DISRUPTIVE),
+    ("the last replica goes", {"profiles.d/coder.yaml": profile(replicas=0)}, Risk.DESTRUCTIVE),
+]
+
+
+@pytest.mark.parametrize(("files", "risk"), [row[1:] for row in BY_RISK], ids=[row[0] for row in BY_RISK])
+def test_what_a_change_key_asks_for_is_done_by_nobody_but_approvers(
+    staffed: SignedDesk, files: Files, risk: Risk
+) -> None:
+    desk = staffed
+    desk.writer.push(files, JON)
+    desk.look()
+    assert desk.force == desk.writer.tip, desk.alarm()
+    desk.settle(3)
+    plan = desk.proposal()
+    assert risk in {d.risk for d in plan.to_do}
+    for signer in (JON, BOT):
+        approval = desk.fleet.approval(plan, desk.now, signer=signer)
+        with pytest.raises(Refusal) as refusal:
+            desk.apply(plan, approvals=(approval,))
+        assert refusal.value.code == "GO414", "a change key approves nothing"
+    assert desk.ready() == ["coder/1"]
+    _back(desk)
+
+
+def test_in_automatic_mode_a_change_key_reaches_as_far_as_the_classes_that_people_allowed(staffed: SignedDesk) -> None:
+    desk = staffed
+    desk.writer.push({"policies/mode.yaml": AUTOMATIC}, desk.mira)
+    desk.look()
+    desk.writer.push({"profiles.d/spare.yaml": profile("spare", 1), "profiles.d/coder.yaml": profile(replicas=0)}, JON)
+    desk.look()
+    desk.settle()
+    assert desk.ready() == ["coder/1", "spare/1"], "one was allowed to come, and none to go"
+    _back(desk)
+    desk.settle(3)
+    desk.apply(names=("spare",))
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+
+
+Attack = Callable[[SignedDesk], object]
+
+
+def _root_of_ones_own(desk: SignedDesk) -> None:
+    root = amend.added(desk.chain, PersonName("jon"), JON.public, (RoleName.ROOT,), NOW)
+    desk.writer.push({f"policies/trust/root/{root.version}.json": seal_root(root, JON)}, JON)
+
+
+def _level_off(desk: SignedDesk) -> None:
+    root = amend.signing_commits(desk.chain, False, NOW)
+    desk.writer.push({f"policies/trust/root/{root.version}.json": seal_root(root, JON)}, JON)
+
+
+def _approver(desk: SignedDesk) -> None:
+    root = amend.added(desk.chain, PersonName("jon"), JON.public, (RoleName.APPROVER,), NOW)
+    desk.writer.push({f"policies/trust/root/{root.version}.json": seal_root(root, JON)}, JON)
+
+
+def _root_taken_away(desk: SignedDesk) -> None:
+    desk.writer.push({f"policies/trust/root/{desk.chain.root.version}.json": None}, JON)
+
+
+def _covering(desk: SignedDesk) -> None:
+    """Somebody else's unsigned commit beneath one's own."""
+    desk.writer.push({"profiles.d/coder.yaml": profile(replicas=0)}, None)
+    desk.writer.push({"README.md": "jon\n"}, JON)
+
+
+def _bots(files: Files) -> Attack:
+    return lambda desk: desk.writer.push(files, BOT)
+
+
+def _moved_away(desk: SignedDesk) -> None:
+    """A whole folder exchanged: what lies in it is compared file by file."""
+    tree = desk.writer.replaced("fleet.d", desk.writer.git("rev-parse", "main:profiles.d"))
+    desk.writer.commit(signed(unsigned([desk.force], tree=tree), BOT))
+
+
+ATTACKS: list[tuple[str, Attack, str, bool]] = [
+    ("a root of one's own", _root_of_ones_own, "trust_documents", False),
+    ("the level switched off", _level_off, "trust_documents", False),
+    ("an approver by one's own word", _approver, "trust_documents", False),
+    ("a root taken away", _root_taken_away, "trust_documents", False),
+    ("an unsigned commit covered by a signed one", _covering, "commit_unsigned", False),
+    ("a bot changes the mode", _bots({"policies/mode.yaml": AUTOMATIC}), "commit_paths", False),
+    ("a bot admits a host", _bots({"fleet.d/keys/evil.yaml": "kind: HostKey\n"}), "commit_paths", False),
+    ("a bot removes a file elsewhere", _bots({"README.md": None}), "commit_paths", False),
+    ("a bot writes beside its folder", _bots({"profiles.d.yaml": "x\n"}), "commit_paths", False),
+    ("a bot exchanges a folder", _moved_away, "commit_paths", False),
+]
+
+
+@pytest.mark.parametrize(("attack", "code", "final"), [row[1:] for row in ATTACKS], ids=[row[0] for row in ATTACKS])
+def test_what_a_believed_key_still_cannot_say(staffed: SignedDesk, attack: Attack, code: str, final: bool) -> None:
+    desk = staffed
+    attack(desk)
+    before, force = desk.said(), desk.force
+    desk.look()
+    assert code in desk.alarm(), desk.alarm()
+    assert desk.said() == before
+    assert not final
+    desk.writer.git("update-ref", "refs/heads/main", force)
+    _back(desk)
+
+
+def test_a_bot_changes_models_and_that_counts(staffed: SignedDesk) -> None:
+    desk = staffed
+    desk.writer.push({"profiles.d/spare.yaml": profile("spare", 1)}, BOT)
+    desk.look()
+    assert desk.force == desk.writer.tip, desk.alarm()
+    _back(desk)
+
+
+def test_a_revoked_key_counts_from_the_next_commit_on_no_more(staffed: SignedDesk) -> None:
+    """Also on a branch from before: what was merged is vouched for by whoever signs the merge, not by the old key."""
+    desk = staffed
+    stale = desk.force
+    desk.writer.push(desk.next_root(amend.revoked(desk.chain, PersonName("bot"), (RoleName.CHANGE,), NOW)), JON)
+    desk.look()
+    assert desk.force == desk.writer.tip, desk.alarm()
+    force = desk.force
+    desk.writer.push({"profiles.d/spare.yaml": profile("spare", 1)}, BOT)
+    desk.look()
+    assert "commit_key" in desk.alarm()
+    side = desk.writer.push({"profiles.d/spare.yaml": profile("spare", 1)}, BOT, on=stale)
+    desk.look()
+    assert "commit_off_line" in desk.alarm(), "its branch from before does not become the line"
+    desk.writer.git("update-ref", "refs/heads/main", force)
+    desk.writer.push({"profiles.d/spare.yaml": profile("spare", 1)}, JON, side)
+    desk.look()
+    assert desk.force == desk.writer.tip, "jon merged it, and answers for it"
+    _back(desk)
+
+
+def _back(desk: SignedDesk, by: PersonSigner | None = None) -> None:
+    desk.writer.push(READY, by or desk.mira)
+    desk.look()
+    assert desk.force == desk.writer.tip, desk.alarm()
+    assert not desk.alarm()
+    desk.settle(2)
