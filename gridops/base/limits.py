@@ -217,6 +217,13 @@ many again. Double: a hostile header costs two seconds more; half: a multilingua
 GGUF_ARRAY_DEPTH = 4
 GGUF_ALIGNMENT = 1 << 20
 SAFETENSORS_HEADER_BYTES = 32 << 20
+SAFETENSORS_PAIRS = 1 << 18
+"""Tensors of one file, or of one index, and what else a header says. A model of a trillion parameters in 384 experts
+has 140 thousand tensors in all its files. Double: a hostile header takes twice the RAM and two seconds more; half:
+that model is refused."""
+SAFETENSORS_ROW_BYTES = 4_096
+SAFETENSORS_NAME_BYTES = 4_096
+SAFETENSORS_DEPTH = 8
 
 # Sensors and memory truth
 EXTERNAL_SAMPLES = 16

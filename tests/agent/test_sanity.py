@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -171,9 +173,9 @@ BAD_TENSORS = {
     "a header without end": (tensors(TWO, 12, length=1 << 62), "a header of"),
     "a header longer than the file": (tensors(TWO, 12, length=10_000), "ends in its header"),
     "no JSON": (tensors(b"{'a': 1}", 0), "not the JSON"),
-    "deep JSON": (tensors(b"[" * 100_000, 0), "not the JSON"),
+    "deep JSON": (tensors(b'{"__metadata__":' + b"[" * 100_000, 0), "not the JSON"),
     "a list": (tensors([], 0), "not an object"),
-    "a key twice": (tensors(b'{"a": {}, "a": {}}', 0), "not the JSON"),
+    "a tensor twice": (tensors(b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}}', 0), "twice"),
     "cut off": (tensors(TWO, 11), "cut off, or has more"),
     "more than its tensors": (tensors(TWO, 13), "cut off, or has more"),
     "a hole": (tensors({"a": row(0, 8, (2, 2)), "b": row(10, 14, (2,))}, 14), "begins at 10"),
@@ -183,6 +185,25 @@ BAD_TENSORS = {
     "a negative place": (tensors({"a": row(-8, 0, (2, 2))}, 0), "no sensible"),
     "an end before its beginning": (tensors({"a": row(8, 0, (2, 2))}, 8), "by its place"),
     "an unknown type": (tensors({"a": row(0, 8, (2, 2), "F17")}, 8), "no sensible"),
+    "a type that is no text": (tensors({"a": {"dtype": [], "shape": [1], "data_offsets": [0, 1]}}, 1), "no sensible"),
+    "a value that is no object": (tensors({"a": []}, 0), "not the JSON"),
+    "a value with a part": (tensors({"a": row(0, 8, (2, 2)) | {"dtype": {}}}, 8), "not the JSON"),
+    "a field twice": (
+        tensors(b'{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}', 0),
+        "not the JSON",
+    ),
+    "NaN": (tensors(b'{"a":{"dtype":"U8","shape":[NaN],"data_offsets":[0,0]}}', 0), "not the JSON"),
+    "bytes that are no text": (tensors(b'{"\xff":{}}', 0), "not the JSON"),
+    "half of a pair of surrogates": (tensors(b'{"\\ud800":{}}', 0), "not the JSON"),
+    "more after it": (tensors(b"{} {}", 0), "not the JSON"),
+    "no end": (tensors(b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},', 0), "not the JSON"),
+    "a name twice in another spelling": (
+        tensors(b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"\\u0061":{}}', 0),
+        "twice",
+    ),
+    "metadata twice": (tensors(b'{"__metadata__":{},"__metadata__":{}}', 0), "twice"),
+    "a name as long as a book": (tensors({"a" * 5_000: {}}, 0), "a name of 5002 bytes"),
+    "a row as long as a book": (tensors({"a": row(0, 8, (1,) * 5_000)}, 8), "not the JSON"),
     "true as a number": (tensors({"a": {"dtype": "U8", "shape": [True], "data_offsets": [0, 1]}}, 1), "no sensible"),
 }
 
@@ -191,6 +212,56 @@ BAD_TENSORS = {
 def test_a_hostile_safetensors_file_is_refused(tmp_path: Path, name: str) -> None:
     raw, why = BAD_TENSORS[name]
     assert why in judged(tmp_path, raw, safetensors.check)
+
+
+def filled(pattern: bytes, before: bytes = b'{"__metadata__":{"a":', after: bytes = b"}}") -> bytes:
+    """A header of all the bytes that one may have, made of one thing again and again."""
+    raw = before + pattern * ((limits.SAFETENSORS_HEADER_BYTES - len(before) - len(after)) // len(pattern)) + after
+    return struct.pack("<Q", len(raw)) + raw
+
+
+GREEDY = {
+    "brackets": lambda: filled(b"[],", b'{"__metadata__":{"a":[', b"[]]}}"),
+    "brackets that never close": lambda: filled(b"["),
+    "one text of escapes": lambda: filled(b"\\\\", b'{"__metadata__":{"a":"', b'"}}'),
+    "one name in a rare script": lambda: filled("\U0001f600".encode(), b'{"', b'":{}}'),
+    "tensors of nothing": lambda: no_tensors(),
+}
+
+
+def no_tensors() -> bytes:
+    """As many different ones as there is place for, each of no bytes."""
+    rows = (b'"%x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % n for n in range(560_000))
+    raw = b"{" + b",".join(rows) + b"}"
+    assert limits.SAFETENSORS_HEADER_BYTES * 0.9 < len(raw) <= limits.SAFETENSORS_HEADER_BYTES
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def test_what_a_safetensors_header_says_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridops.base.limits.SAFETENSORS_PAIRS", 4)
+    assert judged(tmp_path, tensors(TWO, 12), safetensors.check) == "its header says more than 4 things"
+
+
+LOOK = """
+import pathlib, resource, sys
+from gridops_agent.artifacts import reading, safetensors
+def most(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+before = most()
+try:
+    safetensors.check(pathlib.Path(sys.argv[1]))
+except reading.Unsound:
+    pass
+print(most() - before)
+"""
+
+
+@pytest.mark.parametrize("name", GREEDY)
+def test_a_hostile_safetensors_header_takes_a_bounded_part_of_the_hosts_memory(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "m"
+    file.write_bytes(GREEDY[name]())
+    asked = (sys.executable, "-c", LOOK, str(file))
+    took = int(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+    assert took < 4 * limits.SAFETENSORS_HEADER_BYTES
 
 
 def sharded(folder: Path, weights: dict[str, str]) -> Artifact:
