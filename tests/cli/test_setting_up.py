@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,23 @@ def test_every_kind_has_its_schema_beside_the_files(fresh: Path) -> None:
         modeline = path.read_text().splitlines()[0]
         assert modeline.startswith("# yaml-language-server: $schema=")
         assert (path.parent / modeline.partition("=")[2]).resolve().is_file()
+
+
+@pytest.mark.parametrize("name", ["quickstart", "homelab", "office", "fleet-64"])
+def test_an_example_that_is_copied_elsewhere_names_schemas_that_one_command_writes(
+    name: str, call: Call, tmp_path: Path
+) -> None:
+    words = (ROOT / "examples/README.md").read_text()
+    assert "`gridops schema --write .gridops/schemas/v1`" in words
+    copy = tmp_path / "mine"
+    shutil.copytree(ROOT / "examples" / name, copy)
+    assert call("-C", copy, "schema", "--write", ".gridops/schemas/v1").code == 0
+    files = sorted(p for part in ("fleet.d", "profiles.d", "policies") for p in (copy / part).rglob("*.yaml"))
+    assert files
+    for path in files:
+        modeline = path.read_text().splitlines()[0]
+        assert (path.parent / modeline.partition("$schema=")[2]).is_file(), path
+    assert call("-C", copy, "validate").code == 0
 
 
 def test_one_command_makes_a_one_person_fleet(founded: Path, call: Call, tmp_path: Path) -> None:
