@@ -4,7 +4,7 @@
 # tests with real processes wait more than they compute.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-vllm lint checks unit bench docs lock venv venv-run clean
+.PHONY: help demo test soak test-vllm lint checks unit bench docs lock venv venv-run clean
 
 ifdef PYTHON
 export PYTHON
@@ -12,6 +12,7 @@ endif
 
 PY := .venv/bin/python
 WORKERS := $(or $(GRIDOPS_WORKERS),3)
+SEEDS ?= 20000
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1: /p; s/^\(help\): *## /  make \1: /p' Makefile
@@ -32,6 +33,10 @@ checks: venv     ## ruff, mypy --strict, import contracts
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
 	@$(PY) -c 'from importlinter.cli import lint_imports_command as run; run()'
+
+soak: venv       ## the long run: SEEDS of the simulator, then every failpoint, damaged file and kill (half an hour)
+	@$(PY) -m gridops.lab 1 $(SEEDS)
+	@$(PY) -m pytest tests/crash -q -s -o 'python_files=soak_*.py'
 
 test-vllm: venv  ## the real vLLM on this CPU: installs 3.5 GB of its own, once, in .venv-vllm
 	@sh requirements/vllm.sh

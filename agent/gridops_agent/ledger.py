@@ -8,6 +8,8 @@ empty: `damage` says so, and goes on saying so after restarts, until the host is
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,13 +20,16 @@ from typing import TypeVar
 
 from gridops.base.errors import BadSetup, Failed
 from gridops.base.record import Malformed, from_bytes, to_bytes
-from gridops.disk.quarantine import set_aside
+from gridops.disk.atomic import failed, sync_directory
+from gridops.disk.failpoint import point
+from gridops.disk.quarantine import bring_rest, is_set_aside, set_aside
 from gridops.protocol.messages import Receipt
 from gridops_agent.core.state import Host
 from gridops_agent.ledger_forms import FORM, migration
 from gridops_agent.ledger_rows import (
     HOST_KINDS,
     KINDS,
+    STEP_KINDS,
     FileProof,
     Identity,
     Note,
@@ -68,19 +73,41 @@ class Ledger:
         self.damage = damage
         self.writable = True
         """The newest try to write succeeded."""
+        self._unsure = False
+        """A step failed, and may be on the disk all the same: the next one is written against what is there."""
 
     @classmethod
     def create(cls, path: Path, identity: Identity, roots: tuple[str, ...]) -> Ledger:
         """A new ledger for a host that has just joined. Raises Failed if there is one already."""
         if path.exists():
             raise Failed(f"{path} exists already; nothing was changed")
-        ledger = cls(_connect(path), None)
-        ledger._write({("identity", ""): identity, **root_rows(roots)}, ())
-        return ledger
+        return cls._begun(path, {("identity", ""): identity, **root_rows(roots)}, None)
+
+    @classmethod
+    def _begun(cls, path: Path, rows: Rows, damage: Damage | None) -> Ledger:
+        """A new ledger with its first rows. Made under another name: at its own it is never there by half."""
+        making = path.with_name(f".{path.name}.new")
+        try:
+            _clear(making)
+            first = cls(_connect(making), None)
+            first._write(rows, ())
+            first.close()
+            _clear_sidecars(path)  # the log of a ledger that is gone would be read into this one
+            with point("ledger.create"):
+                os.rename(making, path)
+                sync_directory(path.parent)
+        except OSError as error:
+            raise failed("create", path, error) from error
+        except sqlite3.Error as error:
+            raise Failed(f"{path} cannot be created: {error}") from error
+        return cls(_connect(path), damage)
 
     @classmethod
     def open(cls, path: Path, identity: Identity, spare_roots: tuple[str, ...], now_ms: int) -> Ledger:
         """Open and verify. A damaged file is set aside; what follows it remembers that, whose it is and the roots."""
+        if not path.exists() and is_set_aside(path):
+            cut = Damage("it was set aside, and what follows it was not written", "")
+            return cls._without_memory(path, identity, spare_roots, cut, now_ms)
         if not path.exists():
             raise BadSetup(
                 f"{path} is missing: this host has not joined, or its memory was deleted",
@@ -102,15 +129,16 @@ class Ledger:
     def _without_memory(
         cls, path: Path, identity: Identity, roots: tuple[str, ...], damage: Damage, now_ms: int
     ) -> Ledger:
-        aside = set_aside(path, f"the ledger does not verify: {damage.why}", now_ms)
-        ledger = cls(_connect(path), Damage(damage.why, str(aside)))
+        known = None if path.exists() else is_set_aside(path)
+        aside = known or set_aside(path, f"the ledger does not verify: {damage.why}", now_ms)
+        if known is not None:  # an earlier run was cut off behind this step
+            bring_rest(path, known)
         rows: Rows = {
             ("identity", ""): identity,
             ("note", "damage"): Note(text=damage.why),
             ("note", "aside"): Note(text=str(aside)),
         }
-        ledger._write({**rows, **root_rows(roots)}, ())
-        return ledger
+        return cls._begun(path, {**rows, **root_rows(roots)}, Damage(damage.why, str(aside)))
 
     @classmethod
     def look(cls, path: Path) -> Ledger:
@@ -138,10 +166,19 @@ class Ledger:
 
     def write(self, old: Host, new: Host) -> None:
         """Make the difference durable, in one transaction. Raises Unwritable; then nothing of it is."""
-        before, after = rows_of(old), rows_of(new)
+        before, after = self._there() if self._unsure else rows_of(old), rows_of(new)
         changed = {key: value for key, value in after.items() if before.get(key) is not value}
         changed = {key: value for key, value in changed.items() if before.get(key) != value}
         self._write(changed, tuple(key for key in before if key not in after))
+        self._unsure = False
+
+    def _there(self) -> Rows:
+        """The rows of the host as the disk has them."""
+        try:
+            return {(kind, key): row for kind in STEP_KINDS for key, row in self._rows(kind, KINDS[kind])}
+        except sqlite3.Error as error:
+            self.writable = False
+            raise self._unwritable(error) from error
 
     # --- small facts ----------------------------------------------------------------------------------------------
 
@@ -180,7 +217,7 @@ class Ledger:
             with self._lock:
                 self._transact(put, gone)
         except sqlite3.Error as error:
-            self.writable = False
+            self.writable, self._unsure = False, True
             raise self._unwritable(error) from error
         self.writable = True
 
@@ -198,7 +235,8 @@ class Ledger:
                 "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, digest = excluded.digest",
                 [(kind, key, raw, row_digest(kind, key, raw)) for (kind, key), raw in rendered],
             )
-            self._db.execute("COMMIT")
+            with point("ledger.commit", broken=_broken):
+                self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -243,8 +281,29 @@ def _connect(path: Path) -> sqlite3.Connection:
     if form > FORM:
         raise _newer(path, f"form {form}, this one reads up to {FORM}")
     if form < FORM:
-        connection.executescript(migration(form))
+        with point("ledger.migrate", broken=_broken):
+            connection.executescript(migration(form))
     return connection
+
+
+def _clear(path: Path) -> None:
+    """What a beginning that was cut off has left."""
+    path.unlink(missing_ok=True)
+    _clear_sidecars(path)
+
+
+def _clear_sidecars(path: Path) -> None:
+    for suffix in ("-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _broken(number: int) -> sqlite3.Error:
+    """What SQLite says of a disk that is full or fails, for failpoints."""
+    full = number == errno.ENOSPC
+    error = sqlite3.OperationalError("database or disk is full" if full else "disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL if full else sqlite3.SQLITE_IOERR
+    error.sqlite_errorname = "SQLITE_FULL" if full else "SQLITE_IOERR"
+    return error
 
 
 def _newer(path: Path, why: str) -> BadSetup:

@@ -88,6 +88,8 @@ KINDS: Mapping[str, type[Any]] = MappingProxyType(
 )
 HOST_KINDS = tuple(sorted(KINDS.keys() - {"proof", "note"}))
 """What a host is made of; the others are kept beside it, read and written one by one."""
+STEP_KINDS = tuple(kind for kind in HOST_KINDS if kind != "identity")
+"""What a step of the heart may change: whose the ledger is never changes."""
 
 
 def rows_of(host: Host) -> Rows:

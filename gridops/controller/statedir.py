@@ -14,6 +14,7 @@ from gridops.base.errors import BadSetup
 from gridops.base.ids import CommitId, Digest, HostId, short
 from gridops.base.record import Malformed, from_bytes, record, to_bytes
 from gridops.disk.atomic import sync_directory, write_atomic
+from gridops.disk.failpoint import point
 from gridops.disk.keyring import create_secret, read_secret
 from gridops.protocol.messages import GatewayKey
 from gridops.trust.keys import MachineSigner
@@ -64,8 +65,9 @@ class StateDir:
     def promote(self) -> None:
         """The next key is the key. The one before is gone for good: nothing that it could sign would be believed."""
         path = self.path / NEXT_SEED
-        path.replace(self.path / SEED)
-        sync_directory(path.parent)
+        with point("key.promote"):
+            path.replace(self.path / SEED)
+            sync_directory(path.parent)
 
     def _key(self, path: Path) -> MachineSigner:
         try:

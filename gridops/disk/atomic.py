@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from gridops.base.errors import Failed, NoRoom
+from gridops.disk.failpoint import point
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -26,12 +27,14 @@ def write_atomic(path: str | os.PathLike[str], content: bytes, mode: int = 0o644
         descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent)
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        temporary = None
-        sync_directory(target.parent)
+            with point("file.write", target.name):
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        with point("file.rename", target.name):
+            os.replace(temporary, target)
+            temporary = None
+            sync_directory(target.parent)
     except OSError as error:
         raise failed("write", target, error) from error
     finally:

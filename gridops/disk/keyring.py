@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from gridops.base.errors import BadSetup, Failed
 from gridops.disk.atomic import failed, sync_directory
+from gridops.disk.failpoint import point
 
 _LOOSE = stat.S_IRWXG | stat.S_IRWXO
 _SECRET_BYTES = 1 << 20
@@ -23,24 +26,13 @@ def create_secret(path: str | os.PathLike[str], content: bytes) -> None:
     """Create a file (0600) in a directory of ours (0700, made if missing). Raises Failed if there is one already."""
     target = Path(path)
     _own_directory(target.parent)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(target, flags, 0o600)
-    except FileExistsError as error:
-        raise Failed(f"{target} exists already; nothing was changed") from error
+        with _alone_in(target.parent):
+            if os.path.lexists(target):
+                raise Failed(f"{target} exists already; nothing was changed")
+            _create(target, content)
     except OSError as error:
         raise failed("create", target, error) from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), 0o600)  # the umask may have taken bits from the owner too
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_directory(target.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(target)
-        raise failed("write", target, error) from error
 
 
 def read_secret(path: str | os.PathLike[str]) -> bytes:
@@ -67,6 +59,38 @@ def read_secret(path: str | os.PathLike[str]) -> bytes:
     if len(content) > _SECRET_BYTES:
         raise BadSetup(f"{target} is larger than any key")
     return content
+
+
+@contextlib.contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Whoever makes a secret in a folder is alone there, so that what was looked for cannot come meanwhile."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _create(target: Path, content: bytes) -> None:
+    # Under its own name it is whole or not there: half a key, or an empty one, would be taken for a key.
+    making = target.with_name(f".{target.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(making)  # of a try that was cut off
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with point("secret.write", target.name), os.fdopen(os.open(making, flags, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)  # the umask may have taken bits from the owner too
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        with point("secret.rename", target.name):
+            os.rename(making, target)
+            sync_directory(target.parent)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(making)
+        raise
 
 
 def _require_private(target: Path, info: os.stat_result) -> None:

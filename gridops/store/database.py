@@ -7,6 +7,7 @@ is damage and not a beginning. Migrations only go forward; each is one transacti
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import time
@@ -17,6 +18,7 @@ from urllib.parse import quote
 from gridops.base.errors import BadSetup, Busy, EdgeError, Failed, NoRoom
 from gridops.base.units import render_bytes
 from gridops.disk.atomic import failed, sync_directory
+from gridops.disk.failpoint import point
 from gridops.disk.quarantine import set_aside
 from gridops.store.errors import Damaged
 
@@ -49,7 +51,7 @@ def connect(path: Path, migrations: Sequence[str]) -> sqlite3.Connection:
         _brought_forward(connection, path, migrations)
         # From here on the main file alone holds all that was true now: losing the write-ahead log loses the
         # newest rows, never everything.
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        checkpoint(connection)
     except sqlite3.Error as error:
         connection.close()
         raise refused(error, "open", path, NotWhole) from error
@@ -59,17 +61,33 @@ def connect(path: Path, migrations: Sequence[str]) -> sqlite3.Connection:
     return connection
 
 
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Bring what stands in the write-ahead log into the main file."""
+    with point("journal.checkpoint", broken=broken):
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
 @contextlib.contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """One writing transaction: all of it or nothing."""
+def transaction(connection: sqlite3.Connection, what: str) -> Iterator[sqlite3.Connection]:
+    """One writing transaction: all of it or nothing. `what`: its failpoint."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection
-        connection.execute("COMMIT")
+        with point(what, broken=broken):
+            connection.execute("COMMIT")
     except BaseException:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
+
+
+def broken(number: int) -> sqlite3.Error:
+    """What SQLite says of a disk that is full or fails, for failpoints."""
+    full = number == errno.ENOSPC
+    error = sqlite3.OperationalError("database or disk is full" if full else "disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL if full else sqlite3.SQLITE_IOERR
+    error.sqlite_errorname = "SQLITE_FULL" if full else "SQLITE_IOERR"
+    return error
 
 
 def is_locked(error: sqlite3.Error) -> bool:
@@ -138,8 +156,9 @@ def _create(path: Path, migrations: Sequence[str]) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         _migrate(connection, migrations)
         connection.close()
-        os.rename(making, path)
-        sync_directory(path.parent)
+        with point("journal.create"):
+            os.rename(making, path)
+            sync_directory(path.parent)
     except OSError as error:
         raise failed("create", path, error) from error
     except sqlite3.Error as error:
@@ -199,7 +218,7 @@ def _brought_forward(connection: sqlite3.Connection, path: Path, migrations: Seq
 def _migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     for number, script in enumerate(migrations[version:], version + 1):
-        with transaction(connection):
+        with transaction(connection, "journal.migrate"):
             for statement in filter(str.strip, script.split(";")):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")

@@ -24,7 +24,7 @@ from gridops.base import canon, limits
 from gridops.base.errors import BadSetup, Bug, Busy, Failed, NoRoom
 from gridops.base.ids import Digest
 from gridops.protocol.messages import Term
-from gridops.store.database import NotWhole, connect, quarantine, refused, transaction
+from gridops.store.database import NotWhole, checkpoint, connect, quarantine, refused, transaction
 from gridops.store.errors import StaleWriter, TooLarge
 
 MIGRATIONS = (
@@ -130,7 +130,7 @@ class Journal:
         values = [_value(row, at) for at, row in enumerate(rows)]
         with self._lock:
             try:
-                with self._writing_as(term) as connection:
+                with self._writing_as(term, "journal.append") as connection:
                     guard = self._guard()
                     n, prev = guard.last, guard.tip
                     for row, value in zip(rows, values, strict=True):
@@ -157,7 +157,7 @@ class Journal:
         """
         with self._lock:
             try:
-                with self._writing():
+                with self._writing("journal.term"):
                     guard = self._guard()
                     if epoch < guard.term.epoch:
                         raise BadSetup(
@@ -178,14 +178,14 @@ class Journal:
         raw = canon.dumps(value)
         with self._lock:
             try:
-                with self._writing_as(self.term) as connection:
+                with self._writing_as(self.term, "journal.snapshot") as connection:
                     row = self._digest_of(n, self._guard())
                     if n < 1 or row is None:
                         raise Bug(f"a snapshot after row {n}, which does not exist")
                     digest = _snapshot_digest(n, row, raw)
                     connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (n, raw, digest))
                     self._forget()
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                checkpoint(self._connection)
             except (sqlite3.Error, NotWhole) as error:
                 self._stop(error, "write")
 
@@ -210,17 +210,17 @@ class Journal:
             raise refused(error, "read", self.path, damage) from error
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _writing(self, what: str) -> Iterator[sqlite3.Connection]:
         if self._broken is not None:
             kind = NoRoom if isinstance(self._broken, NoRoom) else Failed
             raise kind(f"nothing more is written to {self.path} since it failed: {self._broken}")
-        with transaction(self._connection) as connection:
+        with transaction(self._connection, what) as connection:
             yield connection
 
     @contextlib.contextmanager
-    def _writing_as(self, term: Term) -> Iterator[sqlite3.Connection]:
+    def _writing_as(self, term: Term, what: str) -> Iterator[sqlite3.Connection]:
         """A transaction that goes on only if `term` is still the newest; asked inside it, so nobody comes between."""
-        with self._writing() as connection:
+        with self._writing(what) as connection:
             held = self._guard().term
             if held != term:
                 raise StaleWriter(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from gridops.base.errors import BadSetup, Failed
+from gridops.disk import failpoint
 from gridops.disk.keyring import create_secret, read_secret
 
 
@@ -226,3 +230,21 @@ def test_an_unreadable_disk_is_named(key: Path, monkeypatch: pytest.MonkeyPatch)
         read_secret(key)
     with pytest.raises(Failed, match="cannot create"):
         create_secret(key.with_name("second"), b"x")
+
+
+@pytest.mark.parametrize(
+    "step", ["secret.write.seed:1:kill", "secret.rename.seed:1:kill", "secret.rename.seed:1:killed"]
+)
+def test_a_secret_is_whole_or_not_there_when_its_making_is_cut_off(tmp_path: Path, step: str) -> None:
+    """An empty one would keep its owner from ever starting, and half a one would be taken for a key."""
+    path = tmp_path / "keys" / "seed"
+    make = f"from gridops.disk.keyring import create_secret; create_secret({str(path)!r}, b's' * 32)"
+    cut = subprocess.run([sys.executable, "-c", make], env={**os.environ, failpoint.NAME: step}, check=False)
+    assert cut.returncode == -signal.SIGKILL
+    if step.endswith(":killed"):
+        assert read_secret(path) == b"s" * 32
+    else:
+        assert not path.exists()
+        create_secret(path, b"t" * 32)
+        assert read_secret(path) == b"t" * 32
+    assert [f.name for f in path.parent.iterdir()] == ["seed"]

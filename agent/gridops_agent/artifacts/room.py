@@ -23,6 +23,7 @@ from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.base.units import render_bytes, render_need
 from gridops.disk.atomic import sync_directory
+from gridops.disk.failpoint import point
 from gridops_agent.artifacts.settings import Settings
 
 _HEX = frozenset("0123456789abcdef")
@@ -120,8 +121,9 @@ class Room:
             return False
         gone = self._cache / f".{name}{GONE}"
         shutil.rmtree(gone, ignore_errors=True)
-        os.rename(folder, gone)
-        sync_directory(self._cache)
+        with point("shelf.delete"):
+            os.rename(folder, gone)
+            sync_directory(self._cache)
         self._forget(folder)
         shutil.rmtree(gone, ignore_errors=True)
         return True

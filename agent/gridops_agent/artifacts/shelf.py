@@ -23,6 +23,7 @@ from gridops.base.codes import host as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest
 from gridops.disk.atomic import sync_directory
+from gridops.disk.failpoint import point
 from gridops.disk.quarantine import set_aside
 from gridops.model.profile import Artifact, ArtifactFile
 from gridops_agent.artifacts import sanity
@@ -171,5 +172,6 @@ class Artifacts:
         target = self._cache / name
         if target.exists():  # it was there and did not verify, or we would not be here
             set_aside(target, "its files did not verify", os.stat(target).st_mtime_ns // 1_000_000)
-        os.rename(staging, target)
-        sync_directory(self._cache)
+        with point("shelf.publish"):
+            os.rename(staging, target)
+            sync_directory(self._cache)

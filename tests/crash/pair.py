@@ -1,0 +1,362 @@
+"""A controller and a host as two real processes, with a real engine: one short story, and what must hold after it.
+
+The story: one replica is wanted and comes up by itself (load, warm), then none is wanted and it goes (drain, unload).
+`told` lives it once, with one process armed to fail at one moment; a process that ends is started again, as a service
+manager would, without the failpoint. `audit` reads what is on the disks afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gridops.base.ids import HostId
+from gridops.base.record import digest_of
+from gridops.controller.core.pack import pack
+from gridops.controller.core.row_kinds import decode
+from gridops.controller.core.rows import BodyQueued, Distrusted, OutboxSet, ReceiptTaken
+from gridops.controller.writer import Writer
+from gridops.disk.failpoint import NAME
+from gridops.disk.keyring import create_secret
+from gridops.protocol.messages import Outcome, Receipt, Term
+from gridops.store.journal import Journal
+from gridops.trust.keys import MachineSigner
+from gridops.trust.tls import pinned_client_context, self_signed
+from gridops_agent.config import Config, read_config, write_config
+from gridops_agent.keep.child import HOME
+from gridops_agent.ledger import Ledger
+from gridops_agent.ledger_rows import Identity
+from gridops_agent.platform import here
+from gridops_agent.platform.base import Process
+from gridops_agent.statefolder import keep_roots
+from tests.agent.site import free_ports, wall_ms
+from tests.builders.tiny_gguf import Made
+from tests.controller.fleet import Fleet, mode, profile
+from tests.crash.zygote import Nursery
+
+HOST = HostId("forge")
+CONTROLLER, AGENT = "controller", "agent"
+HOSTS = """\
+apiVersion: gridops/v1
+kind: Hosts
+defaults: {runtimes: {llama.cpp: {backend: cpu}}}
+hosts:
+  forge: {domains: {rack: left}, devices: {cpu0: {kind: cpu, memory: 64GiB}}}
+"""
+MODE = mode(
+    "{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, rollout, rebalance, remove],"
+    " last_replica: [tiny]}}"
+)
+PROTECTION = """\
+apiVersion: gridops/v1
+kind: Protection
+classes:
+  dedicated:
+    thermal: {throttle: 140, pause: 150, recover: 130}
+    memory: {throttle: 99%, pause: 100%}
+    unknown_sensor: ignore
+    recovery: 1s
+"""
+PLANNING = """\
+apiVersion: gridops/v1
+kind: Planning
+heartbeat: {every: 500ms, stale_after: 60s, recovery_grace: 1s}
+"""
+ENDS = {1, 69, 70, 75, 78, -9}
+"""With what a process may end that was told to fail. 1: it says what could not be written."""
+STORY_S = 150.0
+"""A start that failed is tried again after half a minute."""
+
+
+@dataclass
+class Pair:
+    """Two processes' folders, a port, and what was seen of engines."""
+
+    root: Path
+    model: Made
+    nursery: Nursery
+    port: int
+    running: dict[str, int] = field(default_factory=dict)
+    armed: dict[str, str] = field(default_factory=dict)
+    ends: list[tuple[str, int]] = field(default_factory=list)
+    spawned: dict[str, set[int]] = field(default_factory=dict)
+    """Engines that were seen alive, by the command that started them."""
+
+    @property
+    def fleet(self) -> Path:
+        return self.root / "fleet"
+
+    def state(self, name: str) -> Path:
+        return self.root / ("state" if name == CONTROLLER else "forge")
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        """Start one of the two, armed if it is still to be."""
+        if name == CONTROLLER:
+            argv = ["gridops", "watch", "-o", "json", "--interval", "100ms", "--state", str(self.state(name))]
+            argv += ["--listen", f"127.0.0.1:{self.port}"]
+        else:
+            argv = ["gridops-agent", "run", "--state", str(self.state(name))]
+        env = {NAME: self.armed.pop(name, ""), "HOME": str(self.root), "OMP_WAIT_POLICY": "passive"}
+        self.running[name] = self.nursery.start(argv, self.fleet, self.root / f"{name}.log", env)
+
+    def look(self) -> None:
+        """Start again what has ended, and note which engines live."""
+        for name, pid in list(self.running.items()):
+            code = self.nursery.ended(pid)
+            if code is not None:
+                self.ends.append((name, code))
+                assert len(self.ends) < 5, f"{self.ends}\n{self.words(name)}"
+                assert code in ENDS, f"{name} ended with {code}\n{self.words(name)}"
+                self.start(name)
+        alive: dict[str, set[int]] = {}
+        for engine in self.engines():
+            body = (here().environment(engine.pid) or {}).get("GRIDOPS_BODY")
+            if body:
+                alive.setdefault(body, set()).add(engine.pid)
+                self.spawned.setdefault(body, set()).add(engine.pid)
+        assert all(len(pids) == 1 for pids in alive.values()), f"two processes of one body: {alive}"
+
+    def until(self, what: str, holds: Callable[[], bool]) -> None:
+        end = time.monotonic() + STORY_S
+        while not holds():
+            self.look()
+            words = "\n".join(self.words(name) for name in (CONTROLLER, AGENT))
+            assert time.monotonic() < end, f"not within {STORY_S} s: {what}; ends: {self.ends}\n{words}"
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        """SIGTERM to both, and wait. The controller last: the host may still have something to say."""
+        for name in (AGENT, CONTROLLER):
+            pid = self.running.pop(name, None)
+            if pid is None:
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + 20
+            while self.nursery.ended(pid) is None:
+                assert time.monotonic() < deadline, f"{name} does not end\n{self.words(name)}"
+                time.sleep(0.02)
+
+    def clear(self) -> None:
+        """Whatever happened, nothing of this story lives on."""
+        for pid in self.running.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.running.clear()
+        for engine in self.engines():
+            here().send(engine, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(engine.pid, os.WNOHANG)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def engines(self) -> list[Process]:
+        platform, home = here(), str(self.state(AGENT).resolve())
+        return [
+            p for p in platform.processes() if not p.zombie and (platform.environment(p.pid) or {}).get(HOME) == home
+        ]
+
+    def words(self, name: str, lines: int = 30) -> str:
+        """The end of what a process has said."""
+        log = self.root / f"{name}.log"
+        return f"--- {name}\n" + ("\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else "")
+
+    # -- the story ----------------------------------------------------------------------------------------------------
+
+    def fired(self, name: str) -> bool:
+        """Its failpoint was reached."""
+        return "fails now on purpose" in self.words(name, 1_000)
+
+    def want(self, replicas: int) -> None:
+        fleet = Bare(self.fleet)
+        fleet.commit({"profiles.d/tiny.yaml": wanted(self.model, replicas)}, f"Want {replicas}")
+
+    def ready(self) -> int:
+        """Replicas that the controller says are ready; -1 while it says nothing."""
+        try:
+            context = pinned_client_context(((self.state(CONTROLLER) / "keys/controller.tls.pem").read_text(),))
+            with httpx.Client(verify=context, timeout=5.0, trust_env=False) as http:
+                seen = http.get(f"https://127.0.0.1:{self.port}/v1/status")
+        except httpx.HTTPError:
+            return -1
+        if seen.status_code != 200:
+            return -1
+        hosts = seen.json()["hosts"]
+        if not all(h["heard"] for h in hosts):
+            return -1
+        return sum(r["state"] == "ready" for h in hosts for r in h["residencies"])
+
+    def idle(self) -> bool:
+        """Nothing runs, and the controller knows of nothing that is under way."""
+        return self.ready() == 0 and not self.engines() and not open_seqs(self.state(CONTROLLER))
+
+    def tell(self) -> None:
+        """The whole story, to its end."""
+        self.start(CONTROLLER)
+        self.start(AGENT)
+        self.until("one replica is ready", lambda: self.ready() == 1)
+        self.want(0)
+        self.until("it is gone again", self.idle)
+        self.end()
+
+
+class Bare(Fleet):
+    """The same repository, after it was copied."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+
+def wanted(model: Made, replicas: int) -> str:
+    text = profile("tiny", replicas, context=512).replace("m.gguf", model.path.name).replace("1MiB", f"{model.size}B")
+    text = text.replace("sha256:" + "ab" * 32, model.digest).replace("400MiB", "100MiB")
+    return text.replace("    lanes: 1\n", "    lanes: 1\n    args: {threads: 1}\n")
+
+
+def founded(root: Path, model: Made) -> None:
+    """Everything that stands before the first start of either process."""
+    fleet = Fleet(root, now_ms=wall_ms() - 60_000)
+    signer = MachineSigner.from_seed(b"h" * 32)
+    key = f"apiVersion: gridops/v1\nkind: HostKey\nhost: {HOST}\nkey: {signer.public.text}\n"
+    fleet.begin(
+        hosts=HOSTS,
+        admit=False,
+        **{"policies/mode.yaml": MODE, "policies/planning.yaml": PLANNING},
+        **{"policies/protection.yaml": PROTECTION, f"fleet.d/keys/{HOST}.yaml": key},
+        **{"profiles.d/coder.yaml": profile(replicas=0), "profiles.d/tiny.yaml": wanted(model, 1)},
+    )
+    state = root / "forge"
+    state.mkdir(mode=0o700)
+    config = Config(
+        state=state, controller="https://127.0.0.1:1", host=HOST, fleet=fleet.chain.fleet,
+        artifact_folders=(model.path.parent,), ports=(20_000, 20_009),
+    )  # fmt: skip
+    create_secret(config.seed, b"h" * 32)
+    front = self_signed(("127.0.0.1",), wall_ms() - 86_400_000, 3_650)
+    create_secret(config.front_key, front.key_pem)
+    config.front_cert.write_text(front.cert_pem)
+    identity = Identity(fleet=fleet.chain.fleet, host=HOST, host_key=signer.public.text)
+    Ledger.create(config.ledger, identity, (fleet.chain.text,)).close()
+    keep_roots(config, (fleet.chain.text,))
+    write_config(config)
+
+
+def paired(root: Path, template: Path, model: Made, nursery: Nursery) -> Pair:
+    """A copy of what was founded, with ports of its own."""
+    shutil.copytree(template, root, symlinks=True)
+    first, last = free_ports(8)
+    config = read_config(root / "forge")
+    write_config(replace(config, controller=f"https://127.0.0.1:{first}", ports=(first + 1, last)))
+    return Pair(root, model, nursery, first)
+
+
+# -- what must hold on the disks --------------------------------------------------------------------------------------
+
+
+def rows_of(state: Path) -> list[Any]:
+    journal = Journal.open(state / "journal.sqlite")
+    try:
+        return [decode(row.kind, row.value) for row in journal.replay()]
+    finally:
+        journal.close()
+
+
+def open_seqs(state: Path) -> set[int]:
+    """Commands that have no receipt yet, by a look beside the running controller."""
+    try:
+        database = sqlite3.connect(f"file:{state / 'journal.sqlite'}?mode=ro", uri=True, timeout=2)
+        rows = database.execute("SELECT kind, value FROM rows WHERE kind IN ('body_queued', 'receipt_taken')")
+        seqs: dict[str, set[int]] = {"body_queued": set(), "receipt_taken": set()}
+        for kind, raw in rows:
+            value = json.loads(raw)
+            seqs[kind].add(value["body"]["seq"] if kind == "body_queued" else value["receipt"]["seq"])
+        database.close()
+    except sqlite3.Error:
+        return {-1}
+    return seqs["body_queued"] - seqs["receipt_taken"]
+
+
+def audit(pair: Pair) -> None:
+    """The invariants that files can show: S3, S4, S5, S6, S11, and nothing empty and confident."""
+    state, folder = pair.state(CONTROLLER), pair.state(AGENT)
+    assert not [p.name for p in (*state.iterdir(), *folder.iterdir()) if "damaged" in p.name]
+    rows = rows_of(state)
+    assert not [row for row in rows if isinstance(row, Distrusted)]
+    bodies = _bodies(rows)
+    ledger = Ledger.open(folder / "ledger.sqlite", _whose(folder), (), 1)
+    try:
+        assert ledger.damage is None
+        host = ledger.load("audit")
+    finally:
+        ledger.close()
+    kept = host.receipts.kept
+    assert [r.seq for r in kept] == list(range(1, len(kept) + 1)), "one receipt for each command, in order"
+    assert {r.seq: r.body for r in kept} == bodies, "what was told is what was done"
+    taken = {row.receipt.rseq: digest_of(row.receipt) for row in rows if isinstance(row, ReceiptTaken)}
+    assert taken == {r.rseq: digest_of(r) for r in kept}, "what was told is what was heard"
+    assert (host.held, host.commands) == ({}, {}), "nothing is held, and nothing is open"
+    _alike(state)
+    _once(pair, kept)
+
+
+def _bodies(rows: list[Any]) -> dict[int, str]:
+    """S5: one body for each number. A body that was taken back and issued again has a number of its own."""
+    bodies: dict[int, str] = {}
+    for row in rows:
+        if isinstance(row, BodyQueued):
+            assert bodies.setdefault(row.body.seq, digest_of(row.body)) == digest_of(row.body)
+        assert not isinstance(row, OutboxSet), row
+    return bodies
+
+
+def _whose(folder: Path) -> Identity:
+    config = read_config(folder)
+    signer = MachineSigner.from_seed((folder / "keys/host.seed").read_bytes())
+    return Identity(fleet=config.fleet, host=config.host, host_key=signer.public.text)
+
+
+def _alike(state: Path) -> None:
+    """S11: read twice, the journal says the same; and terms only rise."""
+    found, terms = [], list[Term]()
+    for _ in range(2):
+        journal = Journal.open(state / "journal.sqlite")
+        writer = Writer(_Reading(journal))
+        writer.replay()
+        found.append(json.dumps(pack(writer.state), sort_keys=True))
+        terms = [row.term for row in journal.replay()]
+        journal.close()
+    assert found[0] == found[1]
+    assert terms == sorted(terms, key=lambda t: (t.epoch, t.counter))
+
+
+@dataclass
+class _Reading:
+    """The right to write, as a reader has it: the term stays."""
+
+    journal: Any
+    term: Term = field(default_factory=lambda: Term(epoch=1, counter=1))
+
+    def raise_above(self, counter: int) -> Term:
+        raise AssertionError
+
+    def close(self) -> None:
+        return None
+
+
+def _once(pair: Pair, kept: tuple[Receipt, ...]) -> None:
+    """S3: no command that was answered as failed or interrupted has left a process, and each has had one."""
+    done = {r.body for r in kept if r.outcome is Outcome.SUCCEEDED}
+    for body, pids in pair.spawned.items():
+        assert len(pids) == 1 or body in done, f"{body} was started {len(pids)} times: {pair.ends}"
