@@ -23,7 +23,10 @@ from tests.crash.pair import AGENT, CONTROLLER
 from tests.crash.zygote import Nursery
 
 POINTS = {
-    CONTROLLER: {"journal.append", "journal.checkpoint", "journal.create", "journal.migrate", "journal.term"},
+    CONTROLLER: {
+        *("journal.append", "journal.checkpoint", "journal.create", "journal.migrate", "journal.term"),
+        *("file.write.accepted.json", "file.rename.accepted.json"),
+    },
     AGENT: {
         *("ledger.commit", "secret.write.engine.key", "secret.rename.engine.key"),
         *("file.write.model", "file.rename.model", "file.write.status.json", "file.rename.status.json"),
@@ -42,6 +45,8 @@ SAMPLE = [
     Case(CONTROLLER, "journal.append", 8, "unknown"),
     Case(CONTROLLER, "journal.append", 10, "kill"),
     Case(CONTROLLER, "journal.append", 13, "eio"),
+    Case(CONTROLLER, "file.rename.accepted.json", 1, "killed"),
+    Case(CONTROLLER, "file.write.accepted.json", 2, "kill"),
     Case(AGENT, "ledger.commit", 2, "kill"),
     Case(AGENT, "ledger.commit", 5, "unknown"),
     Case(AGENT, "ledger.commit", 8, "kill"),
