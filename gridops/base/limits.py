@@ -49,6 +49,10 @@ DIRECTIVE_BYTES = 1 << 20
 REQUEST_BYTES = 1 << 20
 SIGNATURES = 8
 ROOTS_PER_DIRECTIVE = 32
+CATALOG_ENTRIES = 1_024
+"""Entries of a catalog, some 600 bytes each, so that the size of its envelope bounds most of them first."""
+CATALOG_LIST = 256
+"""Names in one list of an entry: files, arguments, values, builds."""
 APPROVALS_PER_REQUEST = 32
 GRANTS_PER_DIRECTIVE = 16
 RECEIPTS_PER_REQUEST = 64

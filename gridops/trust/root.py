@@ -77,6 +77,9 @@ class Root:
 
     None and not False, so that documents of fleets without this level are what programs before it can read.
     """
+    catalog: int | None = None
+    """The least version of the catalog that every host asks for, also one that has never seen any. 0: none is asked
+    for any more, and what was seen is forgotten. None: whoever has seen one goes on asking for it (`release`)."""
 
     def role(self, name: str) -> Role | None:
         return next((role for role in self.roles if role.name == name), None)
@@ -236,6 +239,8 @@ def _check(root: Root) -> None:
         raise _contradiction(where, "its version and controller epoch begin at 1, and its form `v` is 1")
     if (root.version == 1) != (root.fleet is None):
         raise _contradiction(where, "root 1 has no `fleet`, and every later one has the digest of root 1")
+    if root.catalog is not None and root.catalog < 0:
+        raise _contradiction(where, "its `catalog` is a version, or 0 for none")
     if not root.issued_ms < root.expires_ms:
         raise _contradiction(where, "it expires before it is issued")
     if root.signed_commits:

@@ -10,6 +10,13 @@ from __future__ import annotations
 from gridops.base.codes import Code
 
 # Structural: the host can never hold the replica as both are declared.
+NOT_IN_CATALOG = Code(
+    "GO500",
+    "not_in_catalog",
+    "People signed what may run in this fleet (`policies/trust/catalog.json`), and no entry admits this config as it "
+    "would be started there. Hosts refuse it, whoever asks.",
+    "Sign an entry for it: `gridops trust catalog` says what is missing. Or change the config to what was signed.",
+)
 EXTERNAL_HOST = Code(
     "GO501",
     "external_host",
@@ -176,6 +183,12 @@ PRICE_UNKNOWN = Code(
 )
 
 # Waiting: the host is not open for new work now.
+CATALOG_UNKNOWN = Code(
+    "GO540",
+    "catalog_unknown",
+    "The fleet has a signed catalog, and the agent of this host is too old to hold commands against it.",
+    "Update the agent of the host; until then it keeps what runs and takes nothing new.",
+)
 HOST_DRAINING = Code(
     "GO541",
     "host_draining",

@@ -90,6 +90,21 @@ UNAPPROVED = Code(
     "Consumed.",
     "Apply the plan with an approval, or allow standing authority in the next root document.",
 )
+OLD_CATALOG = Code(
+    "old_catalog",
+    "an older catalog than this host has seen",
+    "The catalog, or the command that names it, is of a version below the newest that this host has proved. Versions "
+    "only rise, so that what people took out does not come back. A command is consumed.",
+    "Nothing when it passes by itself: the controller makes the command anew under the newest catalog. If it lasts, "
+    "the controller watches an older commit than hosts have seen: `gridops status`.",
+)
+NOT_IN_CATALOG = Code(
+    "not_in_catalog",
+    "not in the signed catalog",
+    "People signed what may run in this fleet, and this is not in it: the engine, its build, the files, an argument, "
+    "the context, the memory or a variable. Or no catalog is here that the newest root document believes. Consumed.",
+    "If it shall run, sign an entry for it: `gridops trust catalog`. If nobody asked for it, look at the controller.",
+)
 OVER_CEILING = Code(
     "over_ceiling",
     "more than this host allows",

@@ -74,6 +74,21 @@ ROOT_THRESHOLD = Code(
     "Root N+1 needs the thresholds of both N and N+1, counted in distinct people with distinct keys.",
     "Collect the missing signatures; the evidence names who signed.",
 )
+CATALOG_THRESHOLD = Code(
+    "catalog_threshold",
+    "too few signatures on a catalog",
+    "A catalog says what may run at all, so it counts only when as many different people of the role `release` signed "
+    "it as the root document demands. Keys that the newest root does not list there do not count.",
+    "`gridops trust verify policies/trust/catalog.json` says who is missing; each signs with `gridops trust sign`.",
+)
+BAD_CATALOG = Code(
+    "bad_catalog",
+    "the catalog does not hold",
+    "`policies/trust/catalog.json` is missing although there was one, is not signed by enough people of the role "
+    "`release`, is older than the one before it, or contradicts itself. The whole commit is refused.",
+    "Say what changed by `gridops trust catalog`, sign it by `gridops trust sign`. Only a root document ends the need "
+    "for one: `gridops trust catalog --off`.",
+)
 ROOT_AMENDMENT = Code(
     "root_amendment",
     "the next root cannot say that",
