@@ -20,6 +20,7 @@ from gridops.model.action import Drain, Evict, Load, Unload, Warm
 from gridops.model.fleet import Runtime
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
+from gridops_agent import admission
 from gridops_agent.core.events import (
     Act,
     AwaitListed,
@@ -161,7 +162,8 @@ class Effects:
             return
         action = command.body.action
         async with self._lanes.of(self._memory.host, body, action):
-            if not await self.tell(Began(body, self._objection(command))):
+            no = self._objection(command) or await admission.objection(self._memory.host, self._tools, action)
+            if not await self.tell(Began(body, no)):
                 return
             try:
                 await self._act(body, command)

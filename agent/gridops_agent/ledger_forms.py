@@ -18,6 +18,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     # 1 to 2: residencies may be kept in other ways than as children, give memory back, owe it, be excused for a sleep.
     (),
+    # 2 to 3: the newest catalog that was proved, which an older agent would not ask for.
+    (),
 )
 FORM = len(STEPS)
 

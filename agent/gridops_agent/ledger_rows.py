@@ -18,6 +18,7 @@ from gridops.base.record import digest_of, record
 from gridops.protocol.fence import Decided, Fence, new_fence
 from gridops.protocol.messages import Head, Receipt, Term
 from gridops.protocol.receipts import Receipts, new_receipts
+from gridops.trust.release import NONE_KNOWN, KnownCatalog, again
 from gridops.trust.root import RootChain, genesis, walk
 from gridops_agent.core.state import Brake, Command, Count, Guess, Held, Host, LastWord
 
@@ -53,6 +54,14 @@ class RootRow:
 
 
 @record
+class CatalogRow:
+    """The newest catalog that was proved here. The floor stays where a newer root believes its signatures no more."""
+
+    floor: int
+    text: str | None = None
+
+
+@record
 class FileProof:
     """A file whose SHA-256 was computed, and how the file looked then. Any change of the look voids it."""
 
@@ -78,6 +87,7 @@ KINDS: Mapping[str, type[Any]] = MappingProxyType(
         "receipt": Receipt,
         "word": LastWord,
         "brake": Brake,
+        "catalog": CatalogRow,
         "command": Command,
         "held": Held,
         "count": Count,
@@ -100,6 +110,8 @@ def rows_of(host: Host) -> Rows:
         ("word", ""): host.last_word,
         ("brake", ""): host.brake,
     }
+    if host.known.floor:
+        rows["catalog", ""] = CatalogRow(floor=host.known.floor, text=host.known.text)
     rows |= root_rows(host.roots)
     rows |= {("decided", f"{d.seq:012d}"): d for d in host.fence.decided}
     rows |= {("receipt", f"{r.rseq:012d}"): r for r in host.receipts.kept}
@@ -128,6 +140,7 @@ def host_of(rows: Rows, boot: str) -> Host:
         receipts=_receipts(rows, identity),
         last_word=rows.get(("word", "")) or LastWord(),
         brake=rows.get(("brake", "")) or Brake(),
+        known=_catalog(rows, chain),
         commands=MappingProxyType({Digest(key): row for key, row in _each(rows, "command").items()}),
         held=MappingProxyType({Digest(key): row for key, row in _each(rows, "held").items()}),
         counts=MappingProxyType({DeviceId(key): row for key, row in _each(rows, "count").items()}),
@@ -149,6 +162,12 @@ def _chain(roots: tuple[str, ...], identity: Identity) -> tuple[RootChain, tuple
         return walk(genesis(roots[0], identity.fleet), roots[1:]), roots
     except Refusal as refusal:
         raise BadSetup(f"the root documents in the ledger do not hold: {refusal.message}") from refusal
+
+
+def _catalog(rows: Rows, chain: RootChain) -> KnownCatalog:
+    """It was proved when it was written; whether the newest root still believes it is asked again."""
+    row = rows.get(("catalog", ""))
+    return NONE_KNOWN if row is None else again(KnownCatalog(row.floor, row.text), chain)
 
 
 def _fence(rows: Rows, identity: Identity) -> Fence:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from dataclasses import dataclass
 
 from gridops.base import limits
-from gridops.base.errors import BadSetup, Failed, GridopsError, Refusal
+from gridops.base.errors import BadSetup, GridopsError, Refusal
 from gridops.base.ids import CommitId
 from gridops.controller.core.intend import Found
 from gridops.controller.lineage import Base, line_to
@@ -20,6 +19,7 @@ from gridops.files.git import Checkout
 from gridops.files.git_run import head_of
 from gridops.files.load import check, load_tightening
 from gridops.files.tree import MemoryTree, Tree
+from gridops.files.trusted import catalog_text, root_texts
 from gridops.model.fleet import Drain, FleetSettings
 from gridops.model.policy import ModePolicy
 from gridops.trust.line import Line
@@ -27,12 +27,10 @@ from gridops.trust.root import walk
 
 log = logging.getLogger("gridops.watch")
 
-ROOTS = "policies/trust/root/"
 MODE_FILE = "policies/mode.yaml"
 LOOK_BACK = 4_096
 """So far back along the branch's own line is looked for the commit that took a file away."""
 FETCH_TIMEOUT_S = 60.0
-_ROOT = re.compile(r"policies/trust/root/([1-9][0-9]{0,4})\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +143,7 @@ def _read(checkout: Checkout, commit: CommitId, base: Base, tight: Tight) -> Fou
         mode_gone=None if mode is not None else _mode_gone(checkout, commit),
         drains=drains,
         roots=roots,
+        catalog=catalog_text(tree),
         descends=after is None or checkout.is_ancestor(after, commit),
         line=line,
     )
@@ -197,18 +196,3 @@ def last_change(checkout: Checkout, commit: CommitId, path: str) -> CommitId | N
         middle = (near + far) // 2
         near, far = (near, middle) if differs(middle) else (middle, far)
     return checkout.resolve(f"{commit}~{near}")
-
-
-def root_texts(tree: Tree) -> tuple[str, ...]:
-    """Root documents from 1 on, as far as they follow each other."""
-    numbered = {int(m.group(1)): path for path in tree.paths() if (m := _ROOT.fullmatch(path)) is not None}
-    texts: list[str] = []
-    for number in range(1, limits.ROOTS_IN_CHAIN + 1):
-        path = numbered.get(number)
-        if path is None:
-            break
-        try:
-            texts.append(tree.read(path).decode("utf-8").strip())
-        except (OSError, UnicodeDecodeError) as error:
-            raise Failed(f"{path}: cannot be read: {error}") from error
-    return tuple(texts)

@@ -22,6 +22,7 @@ from gridops.controller.service import Opening, state_dir
 from gridops.controller.statedir import StateDir, default_state
 from gridops.files.gather import gather
 from gridops.files.git import Checkout
+from gridops.files.trusted import root_texts
 from gridops.model.fleet import FleetSettings
 
 COMMITS_TRIED = 200
@@ -48,7 +49,7 @@ def ground(directory: Path) -> Ground:
         tip = intake.tip(checkout, source, source.remote is not None)
     except GridopsError:
         tip = checkout.fetched(source.branch) or checkout.head(local.branch)
-    return Ground(checkout, source, intake.root_texts(checkout.tree(tip)), settings)
+    return Ground(checkout, source, root_texts(checkout.tree(tip)), settings)
 
 
 def opening(found: Ground, state: Path | None, clock: Clock | None = None) -> Opening:

@@ -61,12 +61,15 @@ class Gathered:
     """By kind."""
     trust_roots: tuple[str, ...] = ()
     """Paths of the trust root documents."""
+    signed: tuple[str, ...] = ()
+    """Paths of everything that people signed."""
 
 
 def gather(tree: Tree, only: Iterable[str] | None = None) -> Gathered:
     """Read all files, or only some. Everything wrong lands in `problems`."""
     found = Gathered()
     paths = [p for p in (tree.paths() if only is None else only) if p.split("/", 1)[0] in FOLDERS]
+    found.signed = tuple(p for p in paths if p.startswith(_IGNORED))
     found.trust_roots = tuple(p for p in paths if p.startswith("policies/trust/root/"))
     for path in paths[: limits.FILES]:
         before = len(found.problems)

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from gridops.base.errors import ConfigError
+from gridops.base.codes.trust import BAD_CATALOG
+from gridops.base.errors import ConfigError, GridopsError, Refusal
 from gridops.base.ids import CommitId
 from gridops.files import sense
-from gridops.files.diagnose import Problem, has_errors, ordered
+from gridops.files.diagnose import Problem, error, has_errors, ordered
 from gridops.files.gather import Declared, Gathered, gather
 from gridops.files.marks import marks
+from gridops.files.nodes import Source
 from gridops.files.tree import Tree
+from gridops.files.trusted import CATALOG, catalog_of
+from gridops.model.catalog import Catalog
 from gridops.model.fleet import Drain
 from gridops.model.intent import Desired, Intent
 from gridops.model.policy import ModePolicy
@@ -59,10 +63,13 @@ def _check(tree: Tree) -> Checked:
     """All nodes of all files are gone when this returns, so that the collector wakes to a clean room."""
     found = gather(tree)
     sense.judge(found, tree)
+    catalog = _catalog(found, tree)
     problems = ordered(found.problems)
     if has_errors(problems):
         return Checked(None, problems, found.files)
-    return Checked(Intent(desired=_desired(found), marks=MappingProxyType(marks(found))), problems, found.files)
+    return Checked(
+        Intent(desired=_desired(found, catalog), marks=MappingProxyType(marks(found))), problems, found.files
+    )
 
 
 @contextlib.contextmanager
@@ -104,13 +111,27 @@ def load_tightening(tree: Tree) -> tuple[ModePolicy | None, tuple[Drain, ...], t
     return policy, _values(found.drains), problems
 
 
-def _desired(found: Gathered) -> Desired:
+def _catalog(found: Gathered, tree: Tree) -> Catalog | None:
+    """What people signed; what does not hold is a problem of its file."""
+    if CATALOG not in found.signed:
+        return None
+    try:
+        return catalog_of(tree)
+    except GridopsError as fault:
+        words = "; ".join((fault.message, *(fault.evidence if isinstance(fault, Refusal) else ())))
+        hint = "gridops trust verify says who signed it"
+        found.problems.append(error(BAD_CATALOG, Source(CATALOG, ()).spot(1, 1), words, hint))
+        return None
+
+
+def _desired(found: Gathered, catalog: Catalog | None) -> Desired:
     policies = {_POLICY_FIELDS[kind]: declared.value for kind, declared in found.policies.items()}
     return Desired(
         hosts=_values(found.hosts),
         keys=_values(found.keys),
         drains=_values(found.drains),
         profiles=_values(found.profiles),
+        catalog=catalog,
         **policies,
     )
 

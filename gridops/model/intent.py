@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from gridops.base.ids import CommitId, HostId, ProfileName, ScopeName
 from gridops.base.record import record
+from gridops.model.catalog import Catalog
 from gridops.model.fleet import Drain, FleetSettings, Host, HostKey
 from gridops.model.policy import ApprovalPolicy, BudgetPolicy, ModePolicy, PlanningPolicy, ProtectionPolicy
 from gridops.model.profile import Profile
@@ -27,6 +28,8 @@ class Desired:
     planning: PlanningPolicy = PlanningPolicy()
     approvals: ApprovalPolicy = ApprovalPolicy()
     protection: ProtectionPolicy = ProtectionPolicy()
+    catalog: Catalog | None = None
+    """What may run at all. None: whatever a profile asks for."""
 
     @property
     def scopes(self) -> tuple[ScopeName, ...]:

@@ -21,9 +21,11 @@ from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest, HostId
 from gridops.base.record import digest_of, record
 from gridops.base.units import counted, render_ms
-from gridops.model.action import Unload
+from gridops.model.action import Action, Load, Unload, Warm
 from gridops.protocol.messages import AuthorityKind, Grant, GrantMode, Head, Term, genesis
 from gridops.protocol.open import open_grant
+from gridops.trust.catalog import Start, loads, starts
+from gridops.trust.release import NONE_KNOWN, KnownCatalog, demanded
 from gridops.trust.root import RootChain
 
 NO_TERM = Term(epoch=0, counter=0)
@@ -59,6 +61,8 @@ class Standing:
     fresh: bool
     chain: RootChain
     owed: int = 0
+    known: KnownCatalog = NONE_KNOWN
+    """What the host has seen of catalogs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ def examine(fence: Fence, envelope: str | bytes, standing: Standing) -> Ruling:
     consumed = _consume(fence, grant)
     if grant.mode is GrantMode.VOID:
         return Voided(grant, consumed)
-    no = _with_authority(grant, standing.chain)
+    no = _in_catalog(grant, standing) or _with_authority(grant, standing.chain)
     if no is not None:
         return Reject(no[0].code, no[1], True, grant, consumed)
     return Execute(grant, consumed)
@@ -245,6 +249,36 @@ def _in_session(fence: Fence, standing: Standing) -> _No:
     if owed >= most:
         return codes.TOO_MANY_OPEN, f"{owed} receipts are not acknowledged, at most {most} may be"
     return None
+
+
+def _in_catalog(grant: Grant, standing: Standing) -> _No:
+    """Nothing that people did not sign is brought or started. What only ends or relabels is never in its way."""
+    least, action = demanded(standing.known, standing.chain), grant.body.action
+    if least == 0 or not isinstance(action, Load | Warm):
+        return None
+    catalog, made_under = standing.known.catalog, grant.body.catalog or 0
+    if catalog is not None and made_under < catalog.version:
+        under = f"catalog {made_under}" if made_under else "no catalog"
+        return codes.OLD_CATALOG, f"the command was made under {under}, this host has seen {catalog.version}"
+    return uncatalogued(standing.known, standing.chain, action)
+
+
+def uncatalogued(known: KnownCatalog, chain: RootChain, action: Action) -> _No:
+    """Why what is known of catalogs forbids an action, whoever asks for it."""
+    least, catalog = demanded(known, chain), known.catalog
+    if least == 0 or not isinstance(action, Load | Warm):
+        return None
+    if catalog is None or catalog.version < least:
+        return codes.NOT_IN_CATALOG, (
+            f"catalog {least} or a later one is asked for here, and none came that root {chain.root.version} believes"
+        )
+    why = loads(catalog, action.artifact) if isinstance(action, Load) else starts(catalog, start_of(action))
+    return (codes.NOT_IN_CATALOG, why) if why is not None else None
+
+
+def start_of(warm: Warm) -> Start:
+    """What a command starts, as a catalog judges it."""
+    return Start(warm.launch, len(warm.devices), warm.device_bytes, warm.host_bytes)
 
 
 def _with_authority(grant: Grant, chain: RootChain) -> _No:

@@ -50,6 +50,8 @@ class Body:
     plan: Digest
     action: Action
     precondition: tuple[DeviceGeneration, ...] = ()
+    catalog: int | None = None
+    """Version of the catalog that it was made under. None: there was none, or the host's agent knows of none."""
 
 
 def genesis(fleet: Digest, host_key: str) -> Digest:
@@ -129,6 +131,8 @@ class Ability(StrEnum):
 
     EVICT = "evict"
     """It remembers what it fetched on a guess (`Load.guess`), and deletes it when told to (`Evict`)."""
+    CATALOG = "catalog"
+    """It keeps the signed catalog, and holds each load and start against it."""
 
 
 @record
@@ -204,6 +208,9 @@ class Heartbeat:
     """`rseq` of the oldest receipt this host can still repeat (`receipts.tail`)."""
     open: tuple[Head, ...] = ()
     """Accepted, without a final receipt (`fence.open_heads`): what a controller that lost its memory adopts."""
+    catalog_version: int | None = None
+    """Of the catalog here that the newest root document here believes; 0 where one is asked for and none is. None: no
+    catalog is asked for here."""
 
 
 @record
@@ -234,6 +241,8 @@ class Directive:
     keys: tuple[GatewayKey, ...] = ()
     next_poll_ms: int
     expires_ms: int
+    catalog: str | None = None
+    """Signed envelope, where the host is behind and its agent knows catalogs. Taken before the grants."""
 
 
 @record

@@ -36,6 +36,8 @@ class Cause:
     scope: ScopeName
     authority: Authority
     precondition: tuple[DeviceGeneration, ...] = ()
+    catalog: int | None = None
+    """Version of the catalog that it is made under."""
 
 
 @record
@@ -152,6 +154,7 @@ def enqueue(outbox: Outbox, action: Action, cause: Cause, fleet: Digest, now_ms:
         plan=cause.plan,
         action=action,
         precondition=cause.precondition,
+        catalog=cause.catalog,
     )
     return adopt_body(outbox, body, cause.authority, now_ms), body
 

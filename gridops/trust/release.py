@@ -21,7 +21,7 @@ from gridops.base.units import counted
 from gridops.model.catalog import Catalog, Entry, Slot
 from gridops.trust import envelope
 from gridops.trust.keys import PublicKey, Signer
-from gridops.trust.root import RoleName, RootChain, keys_of
+from gridops.trust.root import RoleName, RootChain, keys_of, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,16 @@ def again(known: KnownCatalog, chain: RootChain) -> KnownCatalog:
     except Refusal:
         catalog = None
     return replace(known, catalog=catalog)
+
+
+def walked(chain: RootChain, known: KnownCatalog, texts: Sequence[str]) -> tuple[RootChain, KnownCatalog]:
+    """Chain and knowledge after these root documents. Each on the way is asked: one of them may end what the last one
+    asks for anew. Raises Refusal, as `root.walk` does."""
+    for text in texts:
+        ahead = walk(chain, (text,))
+        if ahead is not chain:
+            chain, known = ahead, again(known, ahead)
+    return chain, known
 
 
 def seal_catalog(catalog: Catalog, *signers: Signer) -> str:

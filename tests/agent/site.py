@@ -187,7 +187,7 @@ class Site:
 
     # --- what a controller signs ----------------------------------------------------------------------------------
 
-    def body(self, action: Action, precondition: tuple[DeviceGeneration, ...] = ()) -> Body:
+    def body(self, action: Action, precondition: tuple[DeviceGeneration, ...] = (), catalog: int | None = None) -> Body:
         """The next body of this host."""
         self.seq += 1
         body = Body(
@@ -200,6 +200,7 @@ class Site:
             plan=digest_bytes(b"plan"),
             action=action,
             precondition=precondition,
+            catalog=catalog,
         )
         self.head = digest_of(body)
         return body

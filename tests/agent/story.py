@@ -82,7 +82,13 @@ class Story:
 
     def ready(self, **changes: object) -> Digest:
         """A warm command carried to its success."""
-        body = self.begun(replace(b.warm(), **changes))  # type: ignore[arg-type]
+        return self._up(self.begun(replace(b.warm(), **changes)))  # type: ignore[arg-type]
+
+    def ready_under(self, catalog: int) -> Digest:
+        """The same, made under a catalog."""
+        return self._up(self.begun(b.warm(), catalog=catalog))
+
+    def _up(self, body: Digest) -> Digest:
         self.tell(Placed(body, 18_300))
         self.tell(Spawned(body, HANDLE))
         self.tell(Listed(body, replace(HANDLE, settled=True)))

@@ -75,6 +75,26 @@ FLEET = CHAIN.fleet
 NO_STANDING = roots.genesis(_root(1, None, epoch=1, standing=False, controller=CONTROLLER))
 ROTATED = CHAIN.advance(_root(2, FLEET, epoch=2, standing=True, controller=NEXT_CONTROLLER))
 START = genesis(FLEET, HOST_KEY)
+ANN, BOB = PersonSigner.from_seed(b"1" * 32), PersonSigner.from_seed(b"2" * 32)
+
+
+def released(chain: RootChain, threshold: int = 2, catalog: int | None = None, *signers: PersonSigner) -> RootChain:
+    """The next root, in which these people (ann and bob) sign what may run at all."""
+    people = {ANN.public.text: "ann", BOB.public.text: "bob", ADA.public.text: "ada"}
+    keys = tuple(RoleKey(holder=PersonName(people[s.public.text]), key=s.public.text) for s in (signers or (ANN, BOB)))
+    others = tuple(role for role in chain.root.roles if role.name != RoleName.RELEASE)
+    release = Role(name=RoleName.RELEASE, threshold=threshold, keys=keys)
+    following = replace(
+        chain.root,
+        version=chain.root.version + 1,
+        fleet=chain.fleet,
+        roles=tuple(sorted((*others, release), key=lambda r: r.name)),
+        catalog=catalog,
+    )
+    return chain.advance(seal_root(following, ADA))
+
+
+RELEASED = released(CHAIN)
 
 
 def standing(**changes: object) -> Standing:

@@ -19,7 +19,7 @@ from gridops.protocol import receipts
 from gridops.protocol.alarm import Alarm
 from gridops.protocol.fence import Cancel, Execute, Reject, Repeat, Standing, Voided, examine, raise_term, settle
 from gridops.protocol.messages import AuthorityKind, Body, Outcome, Term
-from gridops.trust.root import walk
+from gridops.trust.release import take, walked
 from gridops_agent.core import guesses, local
 from gridops_agent.core.events import (
     Act,
@@ -44,16 +44,16 @@ def roots_came(host: Host, event: RootsCame) -> Answer:
     new = [text for text in event.roots if text not in host.roots]
     for text in new:
         try:
-            chain = walk(host.chain, (text,))
+            chain, known = walked(host.chain, host.known, (text,))
         except Refusal as refusal:
             return host, (Warn(refusal.code, refusal.message),)
         if chain is not host.chain:
-            host = replace(host, chain=chain, roots=(*host.roots, text))
+            host = replace(host, chain=chain, roots=(*host.roots, text), known=known)
     return host, ()
 
 
 def heard(host: Host, event: Heard, now_ms: int) -> Answer:
-    """Take a directive: term, acknowledgements, keys, then each grant in order."""
+    """Take a directive: term, acknowledgements, keys, catalog, then each grant in order."""
     directive = event.directive
     try:
         fence = raise_term(host.fence, directive.term, host.chain)
@@ -66,6 +66,11 @@ def heard(host: Host, event: Heard, now_ms: int) -> Answer:
         acked = host.receipts
     word = LastWord(keys=directive.keys, protection=directive.protection, floor_ms=event.floor_ms, epoch=event.epoch)
     host = replace(host, fence=fence, receipts=acked, last_word=word)
+    if directive.catalog is not None:
+        try:
+            host = replace(host, known=take(host.known, host.chain, directive.catalog))
+        except Refusal as refusal:
+            effects.append(Warn(refusal.code, refusal.message))
     for grant in directive.grants:
         host, more = _granted(host, grant, now_ms)
         effects += more
@@ -73,7 +78,9 @@ def heard(host: Host, event: Heard, now_ms: int) -> Answer:
 
 
 def _granted(host: Host, envelope: str, now_ms: int) -> Answer:
-    standing = Standing(now_ms=now_ms, fresh=True, chain=host.chain, owed=receipts.owed_count(host.receipts))
+    standing = Standing(
+        now_ms=now_ms, fresh=True, chain=host.chain, owed=receipts.owed_count(host.receipts), known=host.known
+    )
     ruling = examine(host.fence, envelope, standing)
     match ruling:
         case Execute(grant=grant, fence=fence):

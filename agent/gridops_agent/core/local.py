@@ -16,6 +16,7 @@ from gridops.base.units import PPM, render_bytes, render_ms
 from gridops.model.action import Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.fleet import DeviceKind
 from gridops.model.snapshot import DeviceReport, ResidencyState
+from gridops.protocol.fence import uncatalogued
 from gridops_agent.core import guesses
 from gridops_agent.core.state import Command, Host
 
@@ -38,12 +39,13 @@ def objection(host: Host, command: Command, now_ms: int) -> No | None:
             )
     match action:
         case Load():
-            return _accepts(host)
+            return _accepts(host) or _catalogued(host, action)
         case Evict():
             return guesses.objection(host, action)
         case Warm():
             return (
                 _accepts(host)
+                or _catalogued(host, action)
                 or guesses.objection(host, action)
                 or _countable(host)
                 or _open(host, action)
@@ -63,6 +65,12 @@ def _accepts(host: Host) -> No | None:
         return None
     reasons = f": {'; '.join(host.reasons)}" if host.reasons else ""
     return host_codes.HOST_STATE.code, f"this host is {host.state}{reasons}"
+
+
+def _catalogued(host: Host, action: Load | Warm) -> No | None:
+    """A newer catalog may have come while the command waited for its lanes."""
+    no = uncatalogued(host.known, host.chain, action)
+    return None if no is None else (no[0].code, no[1])
 
 
 def _countable(host: Host) -> No | None:

@@ -22,10 +22,11 @@ from gridops.protocol.fence import open_heads
 from gridops.protocol.fresh import Session
 from gridops.protocol.messages import Ability, Heartbeat, Inventory, Transfer
 from gridops.protocol.receipts import tail
+from gridops.trust.release import demanded
 from gridops_agent.core import guesses
 from gridops_agent.core.state import Held, Host
 
-ABILITIES = (Ability.EVICT.value,)
+ABILITIES = (Ability.CATALOG.value, Ability.EVICT.value)
 DETAIL = (300, 310)
 ALARM = (200, 400)
 """Characters, and bytes as JSON: a text in another script, or full of control characters, is cut earlier."""
@@ -129,12 +130,20 @@ def heartbeat(host: Host, session: Session, nonce: str, now_ms: int, version: st
         open=open_heads(host.fence),
         # Lets the controller tell a late heartbeat of an earlier run from one of a second agent with the same key.
         heard_ms=host.last_word.floor_ms,
+        catalog_version=_catalog_version(host),
     )
     word, missing = _within(word)
     missing = (*_beyond(host), *missing)
     said = tuple(f"{codes.OVER_CEILING.code}: the heartbeat leaves out {what}" for what in missing)
     alarms = tuple(_cut(alarm, ALARM) for alarm in (*said, *readings.alarms))
     return replace(word, alarms=alarms[: limits.ALARMS])
+
+
+def _catalog_version(host: Host) -> int | None:
+    """None where no catalog is asked for, so that a controller of before reads what it always read."""
+    if demanded(host.known, host.chain) == 0:
+        return None
+    return host.known.catalog.version if host.known.catalog is not None else 0
 
 
 def _beyond(host: Host) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from gridops.model.snapshot import DeviceReport, HostState, ResidencyState
 from gridops.protocol.fence import Fence
 from gridops.protocol.messages import Body, GatewayKey, Term
 from gridops.protocol.receipts import Receipts
+from gridops.trust.release import NONE_KNOWN, KnownCatalog
 from gridops.trust.root import RootChain
 from gridops_agent.core.protection import Verdict
 from gridops_agent.core.release import Owed
@@ -171,6 +172,8 @@ class Host:
     counts: Mapping[DeviceId, Count] = field(default_factory=_none)
     guesses: Mapping[Digest, Guess] = field(default_factory=_none)
     """By the artifact's digest (its files alone), oldest first."""
+    known: KnownCatalog = NONE_KNOWN
+    """The newest catalog that was proved here: what people signed may run at all."""
     measured: tuple[DeviceReport, ...] = ()
     verdict: Verdict = field(default_factory=Verdict)
     """What protection decided last."""

@@ -138,6 +138,15 @@ class Keeper(Protocol):
         """Where a launch will be reached; None when the agent chooses port and key."""
         ...
 
+    def build(self, launch: Launch) -> str | None:
+        """Which build is started this way; None: the program that is installed here. Empty when nobody can say."""
+        ...
+
+    @property
+    def own_network(self) -> bool:
+        """Whether what is started this way sees a network of its own, and not that of this host."""
+        ...
+
     def inside(self, start: Start) -> Start:
         """The same start as the engine will see it: a container has paths and a port of its own."""
         ...

@@ -58,6 +58,15 @@ class ChildKeeper:
         """The agent chooses port and key."""
         return None
 
+    def build(self, launch: Launch) -> str | None:
+        """The program on PATH, or the one that agent.toml names."""
+        return None
+
+    @property
+    def own_network(self) -> bool:
+        """A child sees what the agent sees."""
+        return False
+
     def inside(self, start: Start) -> Start:
         """A child sees this host as the agent does."""
         return start

@@ -80,6 +80,15 @@ class ContainerKeeper:
     async def close(self) -> None:
         """Connections are the library's own."""
 
+    def build(self, launch: Launch) -> str | None:
+        """The image, by its digest."""
+        return self._setup.images[launch.engine].reference
+
+    @property
+    def own_network(self) -> bool:
+        """Only one port of it is this host's, on loopback."""
+        return True
+
     def inside(self, start: Start) -> Start:
         """The paths and the port inside the container."""
         return spec.inside(start, self._setup.images[start.launch.engine])

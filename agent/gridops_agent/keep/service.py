@@ -42,6 +42,7 @@ class ServiceKeeper:
         self._services = services
         self._session: aiohttp.ClientSession | None = None
         self._ready: tuple[Runtime, ...] = ()
+        self._versions: dict[EngineName, str] = {}
         self._launch_of = launch_of
 
     @property
@@ -65,7 +66,9 @@ class ServiceKeeper:
         ready: list[Runtime] = []
         for name in sorted(self._services):
             service = self._services[name]
-            if await service.alive(self._http) is not None:
+            version = await service.alive(self._http)
+            self._versions[name] = version or ""
+            if version is not None:
                 ready += service.runtimes()
         self._ready = tuple(ready)
 
@@ -73,6 +76,15 @@ class ServiceKeeper:
         """The service's own address. One with a store of its own reads that; the files of others are proved by us."""
         service = self._services[launch.engine]
         return Place(port=_port(service), key_file="", weights=not service.abilities.own_store)
+
+    def build(self, launch: Launch) -> str | None:
+        """The version that it gave when it was asked last."""
+        return self._versions.get(launch.engine, "")
+
+    @property
+    def own_network(self) -> bool:
+        """It runs however a person set it up."""
+        return False
 
     def inside(self, start: Start) -> Start:
         """A service sees no file of ours."""

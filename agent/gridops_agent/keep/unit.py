@@ -87,6 +87,16 @@ class UnitKeeper:
         unit = self._of(launch)
         return Place(port=unit.port, key_file=unit.key_file, weights=True) if unit is not None else None
 
+    def build(self, launch: Launch) -> str | None:
+        """The unit's name: what it starts is what a person wrote into it."""
+        unit = self._of(launch)
+        return unit.name if unit is not None else ""
+
+    @property
+    def own_network(self) -> bool:
+        """It sees what its file lets it see, which is not read here."""
+        return False
+
     def inside(self, start: Start) -> Start:
         """A unit sees this host as we do."""
         return start

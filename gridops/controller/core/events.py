@@ -37,6 +37,9 @@ def _of_intent(row: r.Row) -> tuple[str, str] | None:
             return "rebuilt", f"plan {short_plan(row.plan)} {row.plan.scope} is in force again, from git"
         case r.RootTaken():
             return "root", f"root document {row.version}"
+        case r.CatalogTaken():
+            words = f"catalog {row.version}: nothing else may run" if row.text else "no catalog is asked for any more"
+            return "catalog", words
         case _:
             return None
 

@@ -26,6 +26,7 @@ from gridops.controller.core.state import (
     Invite,
     Pending,
     Refused,
+    Released,
     StandingAlarm,
     State,
     Success,
@@ -67,6 +68,10 @@ def _distrusted(state: State, row: r.Distrusted, at_ms: int) -> None:
 
 def _root_taken(state: State, row: r.RootTaken, at_ms: int) -> None:
     state.roots.append(row.text)
+
+
+def _catalog_taken(state: State, row: r.CatalogTaken, at_ms: int) -> None:
+    state.catalog = Released(row.version, row.text) if row.text is not None else None
 
 
 def _intent_accepted(state: State, row: r.IntentAccepted, at_ms: int) -> None:
@@ -230,6 +235,7 @@ _STEPS: dict[type[Any], Callable[[State, Any, int], None]] = {
     r.Rebuilt: _rebuilt,
     r.Distrusted: _distrusted,
     r.RootTaken: _root_taken,
+    r.CatalogTaken: _catalog_taken,
     r.IntentAccepted: _intent_accepted,
     r.IntentRefused: _intent_refused,
     r.HostSeen: _host_seen,

@@ -15,7 +15,8 @@ from gridops.base.codes.trust import ROOT_VERSION
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import CommitId
 from gridops.controller.core import rows as r
-from gridops.controller.core.state import State
+from gridops.controller.core.catalogs import FILE, in_force
+from gridops.controller.core.state import Released, State
 from gridops.model.fleet import Drain
 from gridops.model.intent import Intent
 from gridops.model.policy import ModePolicy
@@ -45,6 +46,8 @@ class Found:
     """Texts of the root documents from 1 on, in order, as far as they are there."""
     descends: bool = True
     """It follows the commit accepted before."""
+    catalog: str | None = None
+    """The signed catalog as it stands there."""
     mode_gone: CommitId | None = None
     """The commit that took the mode file away or made it unreadable, where there is none; None where nobody can say."""
     line: Line | None = None
@@ -60,23 +63,40 @@ class Judged:
 
 def judge_commit(state: State, chain: RootChain, found: Found) -> Judged:
     """Rows for a commit: accepted, or refused with what it tightens. The same commit twice is no news."""
-    quiet = state.refused is None and state.off_line is None
+    quiet = state.refused is None and state.off_line is None and not _unread(chain, state, found)
     if state.accepted is not None and state.accepted.commit == found.commit and quiet:
         return Judged((), None)
-    problems, advanced = list(found.problems), None
+    problems, advanced, released = list(found.problems), None, None
     try:
         _believed(chain, state, found)
         advanced = _chained(chain, state, found.roots)
     except Refusal as refusal:
         where = "" if _off_line(chain, found) is not None else "policies/trust/root: "
         problems.insert(0, f"{where}{refusal}")
+    try:
+        released = in_force(state, chain, found.roots[len(state.roots) :], found.catalog) if advanced else None
+    except Refusal as refusal:
+        problems, advanced = [f"{FILE}: {refusal}", *(p for p in problems if not p.startswith(FILE))], None
     if advanced is not None and found.line is None and advanced.root.signed_commits:
         raise Bug(f"commit {found.commit} demands signed commits, and the line to it was not followed")
     if found.intent is None or advanced is None:
         refused = _refused(found, problems, _off_line(chain, found))
         return Judged((*_news(state, refused), *_mode_alarm(state, found), *_disbelieved(state, found, refused)), None)
     alarms = (*_mode_alarm(state, found), *_rewritten(state, found), *_cleared(state, INTAKE))
-    return Judged((*_roots(state, found), _accepted(state, found), *alarms), advanced)
+    trust = (*_roots(state, found), *_catalog(state, released))
+    return Judged((*trust, _accepted(state, found), *alarms), advanced)
+
+
+def _unread(chain: RootChain, state: State, found: Found) -> bool:
+    """A commit that was accepted by a program that knew of no catalogs is read once more."""
+    known = state.catalog.text if state.catalog is not None else None
+    return found.catalog not in (None, known) and chain.root.catalog != 0
+
+
+def _catalog(state: State, released: Released | None) -> tuple[r.Row, ...]:
+    if released == state.catalog:
+        return ()
+    return (r.CatalogTaken(version=released.version, text=released.text) if released else r.CatalogTaken(version=0),)
 
 
 def judge_unread(state: State, chain: RootChain, found: Found) -> tuple[r.Row, ...]:

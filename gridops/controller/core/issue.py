@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gridops.base.ids import HostId, ScopeName
 from gridops.controller.core import rows as r
+from gridops.controller.core.catalogs import for_host
 from gridops.controller.core.ingest import roots_for
 from gridops.controller.core.rights import Rights, still_right
 from gridops.controller.core.roster import Roster
@@ -100,6 +101,7 @@ def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer
         keys=answer.keys,
         next_poll_ms=min(every_ms, BUSY_POLL_MS) if busy else every_ms,
         expires_ms=now_ms + VALID_MS,
+        catalog=for_host(state, heartbeat),
     )
 
 

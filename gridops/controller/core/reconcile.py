@@ -16,6 +16,7 @@ from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.base.units import counted
 from gridops.controller.core import rows as r
+from gridops.controller.core.catalogs import in_the_way, made_under
 from gridops.controller.core.learned import RETRIABLE, RETRIES, kind_of, named, tried
 from gridops.controller.core.modes import desired_now
 from gridops.controller.core.observe import fresh, seen, unseen_success
@@ -188,6 +189,7 @@ def _consider(turn: Pass, step: Step, steps: tuple[Step, ...]) -> None:
         scope=turn.rights.scope,
         authority=authority,
         precondition=_precondition(turn, action, outbox),
+        catalog=made_under(turn.rights.state, action),
     )
     try:
         grown, body = ob.enqueue(outbox, action, cause, outbox.fleet, turn.rights.now_ms)
@@ -215,6 +217,9 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) ->
         return f"{what} waits for {counted(len(outbox.unknown), 'command')} there that this controller has forgotten"
     if step.waits_for is not None:
         return f"{what} waits: {step.waits_for}"
+    unsigned = in_the_way(rights.state, turn.report(host), action)
+    if unsigned is not None:
+        return f"{what} waits: {unsigned}"
     if replica in unseen_success(rights.state.hosts[host], turn.soft, host, rights.now_ms, PATIENCE_MS):
         return f"{what} waits: the host has not yet reported its last step"
     last = not_the_last(rights, action)

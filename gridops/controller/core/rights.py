@@ -15,6 +15,7 @@ from gridops.base.codes.placement import HELD_WINDOW
 from gridops.base.codes.trust import ROOT_EXPIRED
 from gridops.base.ids import ReplicaId, ScopeName
 from gridops.base.windows import ZoneRules
+from gridops.controller.core.catalogs import outdated
 from gridops.controller.core.errands import spoken, way
 from gridops.controller.core.learned import named
 from gridops.controller.core.modes import Permitted
@@ -101,6 +102,9 @@ def still_right(rights: Rights, entry: Entry) -> No | None:
     no = _nothing_at_all(rights)
     if no is not None:
         return no
+    stale = outdated(rights.state, entry.body)
+    if stale is not None:
+        return No(*stale)
     action = entry.body.action
     replica = action.replica
     group = errand(action)

@@ -17,6 +17,7 @@ KINDS: dict[str, type[Any]] = {
     "target_restored": r.TargetRestored,
     "distrusted": r.Distrusted,
     "root_taken": r.RootTaken,
+    "catalog_taken": r.CatalogTaken,
     "intent_accepted": r.IntentAccepted,
     "intent_refused": r.IntentRefused,
     "proposed": r.Proposed,

@@ -62,6 +62,14 @@ class RootTaken:
 
 
 @record
+class CatalogTaken:
+    """What people signed may run at all, from the commit that follows. Without a text: no catalog is asked for."""
+
+    version: int
+    text: str | None = None
+
+
+@record
 class IntentAccepted:
     """A commit is in force. `mode_missing`: it has no readable mode file, so the last valid one still bounds it."""
 
@@ -350,6 +358,7 @@ Row = (
     | TargetRestored
     | Distrusted
     | RootTaken
+    | CatalogTaken
     | IntentAccepted
     | IntentRefused
     | Proposed

@@ -35,6 +35,15 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
+class Released:
+    """The catalog in force, as people signed it."""
+
+    version: int
+    text: str
+    """Its envelope."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """The tip that does not validate, and what it tightens nevertheless."""
 
@@ -269,6 +278,7 @@ class State:
     rebuilt_ms: int | None = None
     distrust: str | None = None
     roots: list[str] = field(default_factory=list)
+    catalog: Released | None = None
     accepted: Accepted | None = None
     last_mode: ModePolicy | None = None
     """Of the newest accepted commit whose mode file was readable."""
