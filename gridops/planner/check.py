@@ -23,6 +23,7 @@ from gridops.model.snapshot import (
     ResidencyState,
 )
 from gridops.planner.check_bound import bound, numbers, terms, told
+from gridops.planner.check_catalog import catalogued
 from gridops.planner.check_causes import causes
 from gridops.planner.check_decisions import authority, decisions
 from gridops.planner.check_gains import displaced
@@ -45,7 +46,7 @@ def check(plan: Plan, inputs: Given, *, partial: bool = False) -> tuple[str, ...
     `partial`: the plan carries out only some of the decisions (`restrict`), so that not every wanted replica appears.
     """
     view = View(plan, inputs, partial)
-    rules = [_document, bound, _references, terms, hosts, policy, claims, memory, beside, counts, price]
+    rules = [_document, bound, _references, terms, hosts, policy, claims, memory, beside, counts, price, catalogued]
     rules += [decisions, changes, change_sets, authority, causes, leaves, _takes_away]
     rules += [] if partial else [displaced, numbers, told, _complete, _promises]
     return tuple(sorted({note for rule in rules for note in rule(view)}))

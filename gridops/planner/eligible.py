@@ -23,6 +23,7 @@ from gridops.model.plan import HostLine, Launch
 from gridops.model.policy import PlanningPolicy
 from gridops.model.profile import Config, DeviceNeed, Profile
 from gridops.model.snapshot import ResidencyState
+from gridops.planner.signed import Signed
 from gridops.planner.together import usable
 from gridops.planner.world import HostView
 
@@ -62,6 +63,7 @@ class Wanted(NamedTuple):
     """What so many devices would tear apart."""
     launches: dict[str, Launch]
     """Its command by backend, as far as somebody asked."""
+    signed: Signed | None
 
     def launch(self, backend: str) -> Launch:
         known = self.launches.get(backend)
@@ -69,9 +71,16 @@ class Wanted(NamedTuple):
             known = self.launches[backend] = launch_of(self.profile, self.config, backend)
         return known
 
+    def unsigned(self, backend: str, here: Need, *, shared: bool) -> str | None:
+        """Why nobody may start it so, by what people signed. `shared`: its devices are the host's RAM."""
+        if self.signed is None:
+            return None
+        taken = (here.device_bytes + here.host_bytes, 0) if shared else (here.device_bytes, here.host_bytes)
+        return self.signed.config(self.config, self.launch(backend), taken)
 
-def wanted_of(profile: Profile, config: Config, planning: PlanningPolicy) -> Wanted:
-    return Wanted(profile, config, planning, need(config, planning), indivisible(config), {})
+
+def wanted_of(profile: Profile, config: Config, planning: PlanningPolicy, signed: Signed | None) -> Wanted:
+    return Wanted(profile, config, planning, need(config, planning), indivisible(config), {}, signed)
 
 
 def judge(profile: Profile, config: Config, view: HostView, planning: PlanningPolicy) -> Way | HostLine:
@@ -79,7 +88,7 @@ def judge(profile: Profile, config: Config, view: HostView, planning: PlanningPo
     line = _refused(profile, config, view, planning)
     if line is not None:
         return line
-    way = _way(wanted_of(profile, config, planning), view)
+    way = _way(wanted_of(profile, config, planning, view.signed), view)
     if isinstance(way, HostLine):
         return way
     return view.closed if view.closed is not None else way
@@ -195,6 +204,10 @@ def _way(asked: Wanted, view: HostView) -> Way | HostLine:
             continue
         if here.host_bytes and view.ram is None:
             return _line(view, codes.HOST_MEMORY_UNKNOWN, "it declares no cpu or unified device")
+        unsigned = asked.unsigned(backend, here, shared=view.ram in rooms)
+        if unsigned is not None:
+            first = first or _line(view, codes.NOT_IN_CATALOG, f"config {config.name}: {unsigned}")
+            continue
         return Way(asked.launch(backend), here, rooms, is_gpu_work(backend))
     assert first is not None, "_refused admitted a host without any backend of the config"
     return first

@@ -101,7 +101,7 @@ class _Site(NamedTuple):
 
 def _find(grid: Grid, profile: Profile, position: int) -> Fittings:
     shapes, digests = len(grid.examples), grid.world.recall.digests
-    asked = wanted_of(profile, profile.configs[position], grid.world.planning)
+    asked = wanted_of(profile, profile.configs[position], grid.world.planning, grid.world.signed)
     found: list[Fitting | None] = []
     wanted = [[ENDLESS] * shapes for _ in range(grid.width)]
     for n, (view, usual) in enumerate(zip(grid.examples, _sites(grid, asked), strict=True)):
@@ -127,6 +127,7 @@ def _sites(grid: Grid, asked: Wanted) -> tuple[_Site | None, ...]:
     key = (
         (config.engine, config.backends, config.devices, bool(asked.need.host_bytes)),
         (rules.require_tags, rules.forbid_tags, rules.tier),
+        _unsigned(asked, asked.need),
     )
 
     def look() -> tuple[_Site | None, ...]:
@@ -135,6 +136,14 @@ def _sites(grid: Grid, asked: Wanted) -> tuple[_Site | None, ...]:
 
     shelf: Shelf[tuple[_Site | None, ...]] = grid.world.recall.shelf("sites")
     return shelf.of(key, (grid.terrain.shapes,), look)
+
+
+def _unsigned(asked: Wanted, here: Need) -> tuple[tuple[str, bool], ...]:
+    """Where people did not sign it: the backends, and whether on the host's RAM. Nothing without a catalog."""
+    if asked.signed is None:
+        return ()
+    ways = ((backend, shared) for backend in asked.config.backends for shared in (False, True))
+    return tuple(way for way in ways if asked.unsigned(way[0], here, shared=way[1]) is not None)
 
 
 def _site(view: HostView, way: Way) -> _Site:

@@ -22,6 +22,7 @@ from gridops.model.snapshot import (
     HostState,
     SnapshotSource,
 )
+from gridops.planner.signed import ABILITY
 from gridops.planner.world import HostView, Inputs, Standing, clock
 
 REPLACE_AFTER_MS = 600_000
@@ -62,7 +63,10 @@ def standing_of(
     if drained:
         return Standing.DRAINING, drained
     assert report is not None
-    return _state(host, report, inputs)
+    standing, closed = _state(host, report, inputs)
+    if closed is None and inputs.intent.desired.catalog is not None and not report.can(ABILITY):
+        closed = _line(host, codes.CATALOG_UNKNOWN, "its agent does not know the signed catalog: update it")
+    return standing, closed
 
 
 def throttled_ppm(host: Host, report: HostReport | None, protection: ProtectionPolicy) -> int:

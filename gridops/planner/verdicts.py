@@ -40,6 +40,7 @@ def _may_start(world: World, incumbent: Incumbent) -> bool:
         all(r.state is ResidencyState.FAILED for r in here)
         and allowed(profile, view, world.planning) is None
         and _may_run(incumbent, view)
+        and (world.signed is None or world.signed.seat(incumbent.assignment, incumbent.launch) is None)
         and current_config(profile, incumbent.launch) is not None
         and all(device in known for device in incumbent.assignment.seat.devices)
     )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gridops.base.ids import short
 from gridops.base.units import PPM
 from gridops.footprint.ledger import ram_of, rooms
+from gridops.model.catalog import Catalog
 from gridops.model.fleet import Drain, Host, OnReturn, Runtime
 from gridops.model.measured import Measured
 from gridops.model.plan import DecisionKind, HostLine
@@ -26,28 +27,30 @@ from gridops.model.snapshot import (
 )
 from gridops.planner.diff import ends_stray
 from gridops.planner.recall import Recall, Shelf
+from gridops.planner.signed import Signed
 from gridops.planner.standing import Known, mass_stale, standing_of, throttled_ppm
 from gridops.planner.world import GivenUp, HostView, Inputs, Standing, Stray, World
 
 Shared = Mapping[tuple[str | None, int], tuple[Measured, ...]]
 """By a card's model and memory."""
+AtHand = tuple[Shelf[HostView], Shared, Signed | None]
 
 
 def look(inputs: Inputs, recall: Recall | None = None) -> World:
     """Intent and snapshot as one picture. `recall`: what is known from planning the scope before, if anything is."""
     desired = inputs.intent.desired
     recall = Recall() if recall is None else recall
-    recall.begin(
-        (inputs.scope, desired.planning, desired.protection, inputs.snapshot.source is SnapshotSource.DECLARED)
-    )
+    declared = inputs.snapshot.source is SnapshotSource.DECLARED
+    recall.begin((inputs.scope, desired.planning, desired.protection, declared, desired.catalog))
+    signed = _signed(desired.catalog, recall)
     look_up = Known(
         reports={r.host: r for r in inputs.snapshot.hosts},
         keys={k.host: k for k in desired.keys},
         drains={d.host: d for d in desired.drains if d.until_ms is None or d.until_ms > inputs.now_ms},
     )
     views: Shelf[HostView] = recall.shelf("views")
-    shared = _on_cards(inputs)
-    hosts = {h.id: _view(h, inputs, look_up, (views, shared)) for h in sorted(desired.hosts, key=lambda h: h.id)}
+    at_hand = views, _on_cards(inputs), signed
+    hosts = {h.id: _view(h, inputs, look_up, at_hand) for h in sorted(desired.hosts, key=lambda h: h.id)}
     mine = sorted((p for p in desired.profiles if p.scope == inputs.scope), key=lambda p: p.name)
     return World(
         inputs=inputs,
@@ -59,8 +62,17 @@ def look(inputs: Inputs, recall: Recall | None = None) -> World:
         proposed={a.replica: a.seat.host for a in inputs.waiting.placement} if inputs.waiting is not None else {},
         given_up={g.replica: g for g in _given_up(inputs)},
         mass_stale=mass_stale(inputs, hosts),
+        signed=signed,
         recall=recall,
     )
+
+
+def _signed(catalog: Catalog | None, recall: Recall) -> Signed | None:
+    """The catalog with what was asked of it before."""
+    if catalog is None:
+        return None
+    shelf: Shelf[Signed] = recall.shelf("signed")
+    return shelf.of("catalog", (), lambda: Signed(catalog))
 
 
 def _as_before(profile: Profile, recall: Recall) -> Profile:
@@ -116,8 +128,8 @@ def _measured(report: HostReport | None, shared: Shared) -> tuple[Measured, ...]
     return tuple(found[e] for e in sorted(found))
 
 
-def _view(host: Host, inputs: Inputs, known: Known, at_hand: tuple[Shelf[HostView], Shared]) -> HostView:
-    views, shared = at_hand
+def _view(host: Host, inputs: Inputs, known: Known, at_hand: AtHand) -> HostView:
+    views, shared, signed = at_hand
     report = None if inputs.snapshot.source is SnapshotSource.DECLARED else known.reports.get(host.id)
     standing, closed = standing_of(host, report, inputs, known)
     drain, last = known.drains.get(host.id), views.last(host.id)
@@ -128,7 +140,7 @@ def _view(host: Host, inputs: Inputs, known: Known, at_hand: tuple[Shelf[HostVie
             return views.put(host.id, (), last)
         if last.report is not None and report is not None and _only_later(last.report, report):
             return views.put(host.id, (), replace(last, report=report))
-    return views.put(host.id, (), _new_view(host, report, inputs, _Found(standing, closed, drain, measured)))
+    return views.put(host.id, (), _new_view(host, report, inputs, _Found(standing, closed, drain, measured, signed)))
 
 
 class _Found(NamedTuple):
@@ -136,6 +148,7 @@ class _Found(NamedTuple):
     closed: HostLine | None
     drain: Drain | None
     measured: tuple[Measured, ...]
+    signed: Signed | None
 
 
 def _same(old: object, new: object) -> bool:
@@ -171,6 +184,7 @@ def _new_view(host: Host, report: HostReport | None, inputs: Inputs, is_: _Found
         stuck=tuple(r for r in managed if r.state is ResidencyState.UNKNOWN),
         ours=tuple(r for r in managed if r.state is not ResidencyState.UNKNOWN),
         measured=is_.measured,
+        signed=is_.signed,
         traits=object(),
     )
 

@@ -28,6 +28,7 @@ from gridops.model.snapshot import (
     SnapshotSource,
 )
 from gridops.planner.recall import Recall
+from gridops.planner.signed import Signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,8 @@ class HostView:
     """Managed live residencies that can be moved or stopped."""
     measured: tuple[Measured, ...]
     """What was measured on this host, or on the same kind of card elsewhere."""
+    signed: Signed | None
+    """What people signed may run. None: whatever a profile asks for."""
     traits: object
     """The same object in every view of the host for as long as nothing is new but the time of its report."""
 
@@ -151,6 +154,8 @@ class World:
     """By the parent's name."""
     mass_stale: tuple[HostId, ...]
     """Hosts that fell silent at once. Not empty: nothing may be taken away by this plan."""
+    signed: Signed | None
+    """What people signed may run, as in every view."""
     recall: Recall
     """What is known from planning the scope before."""
 

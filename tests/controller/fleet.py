@@ -26,6 +26,7 @@ from gridops.controller.start import ground
 from gridops.controller.statedir import GATEWAY, SEED, TLS_CERT, TLS_KEY
 from gridops.disk.keyring import create_secret
 from gridops.files.git import Checkout
+from gridops.files.trusted import root_texts
 from gridops.model.fleet import FleetSettings
 from gridops.model.plan import Plan, ReadSet
 from gridops.protocol.messages import Beat
@@ -236,7 +237,7 @@ class Desk:
     def start(self) -> None:
         """Start a controller on what the state folder holds."""
         tree = self.checkout.tree(self.checkout.head("main"))
-        self.controller = Controller(Opening(state_dir(self.fleet.state), intake.root_texts(tree), self.clock))
+        self.controller = Controller(Opening(state_dir(self.fleet.state), root_texts(tree), self.clock))
         self.planning = Planning(self.controller, self.place)
         self.look()
 

@@ -30,7 +30,8 @@ from gridops.protocol.open import open_directive
 from gridops.protocol.receipts import Receipts, Statement, new_receipts
 from gridops.trust.envelope import seal
 from gridops.trust.keys import MachineSigner
-from gridops.trust.root import RootChain, walk
+from gridops.trust.release import NONE_KNOWN, KnownCatalog, take, walked
+from gridops.trust.root import RootChain
 
 GIB = 1 << 30
 Post = Callable[[Beat], str]
@@ -61,7 +62,7 @@ class Room:
 
     guesses: list[Prefetched] = field(default_factory=list)
     """What came on a guess and was not used."""
-    abilities: tuple[str, ...] | None = ("evict",)
+    abilities: tuple[str, ...] | None = ("catalog", "evict")
     backend: str = "cpu"
     measured: tuple[Measured, ...] | None = None
     """What its qualifications came to."""
@@ -89,6 +90,7 @@ class ScriptedAgent:
     executed: list[tuple[str, ReplicaId]] = field(default_factory=list)
     open: dict[Digest, tuple[Body, Term]] = field(default_factory=dict)
     last: Directive | None = None
+    known: KnownCatalog = NONE_KNOWN
 
     def __post_init__(self) -> None:
         key = self.signer.public.text
@@ -120,6 +122,7 @@ class ScriptedAgent:
             agent_version="0.1.0",
             inventory=self.inventory(),
             open=fences.open_heads(self.fence),
+            catalog_version=self.known.catalog.version if self.known.catalog is not None else None,
         )
         owed = chain_of_receipts.owed(self.receipts)
         sealed = tuple(seal("receipt", to_bytes(r), self.signer) for r in owed)
@@ -128,7 +131,11 @@ class ScriptedAgent:
     def hear(self, envelope: str) -> Directive:
         directive = open_directive(envelope, self.chain.keys("controller"))
         self.last = directive
-        self.chain = walk(self.chain, directive.roots)
+        self.chain, self.known = walked(self.chain, self.known, directive.roots)
+        if directive.catalog is not None:
+            assert self.room.abilities is not None, "an agent of before reads no directive with a catalog"
+            assert "catalog" in self.room.abilities, "an agent of before reads no directive with a catalog"
+            self.known = take(self.known, self.chain, directive.catalog)
         epoch = self.chain.root.controller_epoch
         self.session = fresh.hear(self.session, directive, epoch=epoch, wall_ms=self.now_ms, mono_ms=self.now_ms)
         try:
@@ -193,6 +200,7 @@ class ScriptedAgent:
             now_ms=fresh.controller_ms(self.session, wall_ms=self.now_ms, mono_ms=self.now_ms),
             fresh=fresh.is_fresh(self.session, self.now_ms),
             chain=self.chain,
+            known=self.known,
             owed=chain_of_receipts.owed_count(self.receipts),
         )
         ruling = fences.examine(self.fence, grant, standing)

@@ -23,6 +23,7 @@ from gridops.controller.http import Listen
 from gridops.controller.service import Controller, Opening, state_dir
 from gridops.controller.shell import Options, Shell
 from gridops.files.git import Checkout
+from gridops.files.trusted import root_texts
 from gridops.model.policy import Mode
 from tests.controller.fleet import AUTOMATIC, DEFAULT, OBSERVE, Desk, Fleet, mode, profile
 from tests.controller.watching import now_ms
@@ -37,7 +38,7 @@ class Running:
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
         checkout = Checkout(fleet.path)
-        roots = intake.root_texts(checkout.tree(checkout.head("main")))
+        roots = root_texts(checkout.tree(checkout.head("main")))
         self.controller = Controller(Opening(state_dir(fleet.state), roots, MachineClock()))
         self.shell = Shell(self.controller, checkout, Options(Listen("127.0.0.1", 0), interval_s=0.1))
 
@@ -229,7 +230,7 @@ def test_a_fault_that_leaves_the_journal_behind_the_memory_ends_the_loop(
     with pytest.raises(KeyError, match="the other half"):
         asyncio.run(main())
     checkout = Checkout(real.path)
-    roots = intake.root_texts(checkout.tree(checkout.head("main")))
+    roots = root_texts(checkout.tree(checkout.head("main")))
     again = Controller(Opening(state_dir(real.state), roots, MachineClock()))
     assert "half" not in again.state.alarms, "what was not durable never was"
     again.close()

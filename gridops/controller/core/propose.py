@@ -37,7 +37,7 @@ from gridops.planner.authority import change_sets, judge
 from gridops.planner.planner import Inputs
 from gridops.planner.restrict import restrict
 from gridops.planner.standing import patience_ms
-from gridops.protocol.messages import AuthorityKind
+from gridops.protocol.messages import Ability, AuthorityKind
 
 WAIT_STEP_MS = 5_000
 """How often a plan is made again while the last one only waits for time to pass (a cooldown, a residency, a grace)."""
@@ -242,6 +242,8 @@ def _host(soft: Soft, roster: Roster, host: Host, now_ms: int) -> tuple[str, str
     standing = "heard" if fresh(soft, roster, host.id, now_ms) else asleep
     takes_work = report.state in (HostState.ACCEPTING, HostState.THROTTLED)
     state = report.state.value if takes_work else f"{report.state.value}{over(report.since_ms)}"
+    if roster.desired.catalog is not None and not report.can(Ability.CATALOG.value):
+        state = f"{state}, knows no catalog"
     return host.id, standing, state, report.generation
 
 
