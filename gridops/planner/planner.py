@@ -30,6 +30,7 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
 
 5  Where it may stand
    `eligible`       engine, backend, tags, tier, allow and deny, heads that have to divide, devices, what failed there
+   `signed`         what people signed may run at all
    `together`       several devices for one replica: equal, linked, NUMA, PCIe, no parts of cards; unknown fails
    `company`        which models share no host
    `capacity`       slots, price ceiling, disk, devices; fits now, after others, or only in its own place; both memory
@@ -76,7 +77,8 @@ With a finished plan
    `check`          every safety rule once more, with its own arithmetic (`check_seats`, `check_leaves`, `check_view`);
                     `check_bound`: what the plan says of itself, `check_decisions`: how grave each decision is
                     `check_causes`: whether its reason is so (`check_gains`: for whom; `check_places`: whole hosts)
-                    `check_sets`: what is carried out together, and what people read of a changed command
+                    `check_sets`: what is carried out together, and what people read of a changed command;
+                    `check_catalog`: nothing starts that nobody signed
    `budgets`        windows, moves, disruptions: what is held back, and until when
    `restrict`       a plan with only some of its change sets
    `actions`        the next steps: make before break, break before make, an engine's fraction of a card
