@@ -18,7 +18,7 @@ import typer
 
 from gridops.base.errors import Failed
 from gridops.base.ids import PersonName, is_name, short
-from gridops.cli import trust_change, trust_check
+from gridops.cli import trust_change, trust_check, trust_commits
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import ROOTS, chain_of, key_folder, load_signer
 from gridops.cli.tables import fitted
@@ -69,6 +69,7 @@ def register(app: typer.Typer) -> None:
     trust.command("show", epilog=SHOW_EXAMPLES, help="Say in words who may do what in this fleet.")(show)
     trust_change.register(trust)
     trust_check.register(trust)
+    trust_commits.register(trust)
     app.add_typer(trust, name="trust")
 
 

@@ -39,6 +39,10 @@ KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="Their publ
 Roles = Annotated[
     list[str] | None, typer.Option("--role", metavar="ROLE", help="root, change, release or approver; may be repeated.")
 ]
+Paths = Annotated[
+    list[str] | None,
+    typer.Option("--path", metavar="PATH", help="With --role change: all its commits may touch; a folder ends with /."),
+]
 State = Annotated[
     Path | None,
     typer.Option("--state", metavar="DIR", envvar="GRIDOPS_STATE", help="The controller's state folder."),
@@ -57,21 +61,23 @@ def register(trust: typer.Typer) -> None:
 
 
 def renew(ctx: typer.Context) -> None:
-    context, chain, now_ms = _begin(ctx)
-    _hand_on(context, chain, renewed_root(chain, now_ms), "Renew the root")
+    context, chain, now_ms = begin(ctx)
+    hand_on(context, chain, renewed_root(chain, now_ms), "Renew the root")
 
 
-def add(ctx: typer.Context, name: Named, key: KeyFile, role: Roles = None) -> None:
-    context, chain, now_ms = _begin(ctx)
-    person = _person(name)
-    root = amend.added(chain, person, _public(key), _roles(role, (RoleName.APPROVER,)), now_ms)
-    _hand_on(context, chain, root, f"Trust {person}")
+def add(ctx: typer.Context, name: Named, key: KeyFile, role: Roles = None, path: Paths = None) -> None:
+    context, chain, now_ms = begin(ctx)
+    person, public = _person(name), _public(key)
+    root = amend.added(chain, person, public, _roles(role, (RoleName.APPROVER,)), now_ms)
+    if path:
+        root = amend.confined(root, public, path)
+    hand_on(context, chain, root, f"Trust {person}")
 
 
 def revoke(ctx: typer.Context, name: Named, role: Roles = None) -> None:
-    context, chain, now_ms = _begin(ctx)
+    context, chain, now_ms = begin(ctx)
     person = _person(name)
-    _hand_on(context, chain, amend.revoked(chain, person, _roles(role, amend.PEOPLES), now_ms), f"Revoke {person}")
+    hand_on(context, chain, amend.revoked(chain, person, _roles(role, amend.PEOPLES), now_ms), f"Revoke {person}")
 
 
 def demand(
@@ -79,9 +85,9 @@ def demand(
     role: Annotated[str, typer.Argument(metavar="ROLE", help="root, change, release or approver.")],
     people: Annotated[int, typer.Argument(metavar="N", min=1, help="So many people must sign.")],
 ) -> None:
-    context, chain, now_ms = _begin(ctx)
+    context, chain, now_ms = begin(ctx)
     (name,) = _roles([role], ())
-    _hand_on(context, chain, amend.demanding(chain, name, people, now_ms), f"Demand {people} for {name}")
+    hand_on(context, chain, amend.demanding(chain, name, people, now_ms), f"Demand {people} for {name}")
 
 
 def rotate(
@@ -93,22 +99,22 @@ def rotate(
     finish: Annotated[bool, typer.Option("--finish", help="End the controller's rotation: only its new key.")] = False,
     state: State = None,
 ) -> None:
-    context, chain, now_ms = _begin(ctx)
+    context, chain, now_ms = begin(ctx)
     if name != CONTROLLER:
         if key is None or stolen or finish:
             raise Usage(f"trust rotate {name}: a person's new key is named with --key FILE, and nothing else")
         person = _person(name)
         root = amend.replaced(chain, person, _public(key), _roles(role, amend.PEOPLES), now_ms)
-        _hand_on(context, chain, root, f"Rotate the key of {person}")
+        hand_on(context, chain, root, f"Rotate the key of {person}")
         return
     if key is not None or role or (stolen and finish):
         raise Usage("trust rotate controller: makes its key itself; --stolen or --finish, not both")
     if finish:
-        _hand_on(context, chain, amend.only_controller(chain, now_ms), "Finish the rotation of the controller's key")
+        hand_on(context, chain, amend.only_controller(chain, now_ms), "Finish the rotation of the controller's key")
         return
     folder = state if state is not None else default_state(chain.fleet)
     root = amend.next_controller(chain, _next_key(folder), stolen=stolen, now_ms=now_ms)
-    _hand_on(context, chain, root, "Replace the stolen key of the controller" if stolen else "Rotate the controller")
+    hand_on(context, chain, root, "Replace the stolen key of the controller" if stolen else "Rotate the controller")
     if not stolen:
         context.say("when every host has seen it (gridops host list): gridops trust rotate controller --finish")
 
@@ -131,7 +137,8 @@ def sign(
     _signed(context, chain, read_draft(chain, text), "Sign the next root")
 
 
-def _begin(ctx: typer.Context) -> tuple[Context, RootChain, int]:
+def begin(ctx: typer.Context) -> tuple[Context, RootChain, int]:
+    """What every command that makes a next root asks first: nothing else waits for signatures."""
     context = context_of(ctx)
     context.check(("text", "json"))
     directory = root_of(context.directory)
@@ -144,7 +151,7 @@ def _begin(ctx: typer.Context) -> tuple[Context, RootChain, int]:
     return context, chain, int(time.time() * 1000)
 
 
-def _hand_on(context: Context, chain: RootChain, root: Root, why: str) -> None:
+def hand_on(context: Context, chain: RootChain, root: Root, why: str) -> None:
     """A new document with the first signatures."""
     signers = _at_hand(context, chain, root)
     if not signers:
@@ -279,6 +286,7 @@ Examples:
   gridops trust add jon --key jon.pub
   gridops trust add jon --key jon.pub --role approver --role change
   gridops trust add jon --key jon-root.pub --role root
+  gridops trust add merge-bot --key bot.pub --role change --path profiles.d/
 """
 REVOKE = """\b
 Examples:

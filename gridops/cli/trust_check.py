@@ -25,6 +25,7 @@ from gridops.cli.output import Context, context_of, dump_json
 from gridops.cli.person import ROOTS, chain_of, key_folder
 from gridops.cli.tables import fitted
 from gridops.cli.trust_change import DRAFT, state_of, waiting
+from gridops.cli.trust_commits import commits
 from gridops.disk.keyring import read_secret
 from gridops.files.load import load
 from gridops.files.tree import WorkingTree
@@ -109,7 +110,13 @@ def doctor(ctx: typer.Context) -> int:
     context.check(("text", "json"))
     directory = root_of(context.directory)
     chain = chain_of(directory)
-    found = [*_root(chain), *_people(chain, directory), *_waiting(chain, directory), *_keys()]
+    found = [
+        *_root(chain),
+        *_people(chain, directory),
+        *_waiting(chain, directory),
+        *_keys(),
+        *commits(chain, directory),
+    ]
     context.emit({"text": lambda: "\n".join(finding_lines(found)), "json": lambda: dump_json(findings_document(found))})
     return exits.FAILED if any(f.level == "fail" for f in found) else exits.OK
 

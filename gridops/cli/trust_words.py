@@ -17,9 +17,16 @@ def words(chain: RootChain) -> list[str]:
         holders = sorted({entry.holder for entry in role.keys})
         lines.append(f"  {role.name:<10} {role.threshold} of {len(holders)}: {', '.join(holders)}")
         lines.append(f"             {CAN[role.name]}")
+        for entry in role.keys:
+            if entry.paths is not None:
+                lines.append(f"             {entry.holder}: only {', '.join(entry.paths)}")
     controller = root.role(RoleName.CONTROLLER)
     if controller is not None and len(controller.keys) > 1:
         lines.append(f"The controller's key is being rotated: {len(controller.keys)} keys count.")
+    if root.signed_commits:
+        lines.append("Every commit is signed by a change key of the root before it, or nothing of it counts.")
+    else:
+        lines.append("Commits need no signature: who may push to the watched branch speaks for intent.")
     standing = "obey" if root.standing else "refuse"
     lines.append(f"Hosts {standing} commands of classes that policies/mode.yaml allows without an approval.")
     return lines

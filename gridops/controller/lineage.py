@@ -19,9 +19,9 @@ from gridops.files.git import Checkout
 from gridops.files.git_run import ask
 from gridops.files.objects import FOLDER, Objects
 from gridops.files.survey import survey
-from gridops.trust.commit import Commit, read_commit
+from gridops.trust.commit import Commit, read_commit, signed_by
 from gridops.trust.line import Line, Position, Step, follow, restricted, root_documents
-from gridops.trust.root import TRUST, RootChain
+from gridops.trust.root import TRUST, RoleKey, RootChain
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,17 @@ def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:
     except Refusal as refusal:
         return Line(base.commit, tip, refusal=refusal)
     return Line(base.commit, tip, at.signers)
+
+
+def signer_of(checkout: Checkout, commit: CommitId) -> RoleKey:
+    """Who signed one commit, by the documents of its parent. Raises Refusal; a first commit has nobody to ask."""
+    with Objects(checkout.where) as objects:
+        found = read_commit(commit, _raw(objects, commit))
+        before = _trust_of(objects, _tree(checkout, found.parents[0])) if found.parents else None
+        standing = _standing(objects, before, {})
+        if standing is None:
+            raise Refusal(codes.COMMIT_KEY.code, f"no root document stood before commit {commit[:12]}")
+        return signed_by(found, standing[0])
 
 
 def commits_between(checkout: Checkout, base: CommitId, tip: CommitId) -> tuple[CommitId, ...]:

@@ -146,6 +146,13 @@ class Checkout:
         names = ask(self.where, *args, *FOLDERS).out.decode("utf-8", "surrogateescape").split("\0")
         return tuple(sorted(name for name in names if name))
 
+    def setting(self, name: str) -> str | None:
+        """A value of git's configuration as it holds here; None where nobody set it."""
+        ran = run(self.where, "config", "--show-scope", "--get-all", name)
+        said = [line.partition("\t")[::2] for line in ran.text.splitlines() if ran.status == 0]
+        # What we ourselves tell git with each command is not what people set.
+        return next((value for scope, value in reversed(said) if scope != "command"), None)
+
     def shallow(self) -> bool:
         return (self.where.common / "shallow").exists()
 

@@ -42,6 +42,16 @@ def added(chain: RootChain, person: PersonName, key: PublicKey, roles: Iterable[
     return _next(chain, (*kept, *fresh), now_ms)
 
 
+def confined(root: Root, key: PublicKey, paths: Iterable[str]) -> Root:
+    """A document in which commits signed by this change key may touch these paths alone. Raises Refusal."""
+    limit = tuple(sorted(set(paths)))
+    change = root.role(RoleName.CHANGE)
+    if change is None or all(entry.key != key.text for entry in change.keys):
+        raise Refusal(codes.ROOT_AMENDMENT.code, "paths limit a key that may change intent, and this one may not")
+    keys = tuple(replace(entry, paths=limit) if entry.key == key.text else entry for entry in change.keys)
+    return replace(root, roles=tuple(replace(r, keys=keys) if r.name == change.name else r for r in root.roles))
+
+
 def revoked(chain: RootChain, person: PersonName, roles: Iterable[RoleName], now_ms: int) -> Root:
     """Nobody believes this person any more in these roles. Raises Refusal where nobody, or too few, would be left."""
     wanted = frozenset(roles)

@@ -1,0 +1,117 @@
+"""`gridops trust commits`: from now on every commit is signed, or not any more; and whether git here is ready for it.
+
+The level stands in the root document, so that it takes the root's people to switch it on or off, and whoever may only
+push can do neither. What a signature has to be is decided in `gridops.trust.commit`. Nothing is committed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gridops.base.errors import GridopsError, Refusal
+from gridops.base.ids import PersonName
+from gridops.cli.doctor import Finding
+from gridops.cli.trust_change import begin, hand_on
+from gridops.files.git import Checkout
+from gridops.trust import amend
+from gridops.trust.keys import parse_key
+from gridops.trust.root import RoleName, RootChain
+
+COMMITS = """\b
+Examples:
+  gridops trust commits signed
+  gridops trust commits any
+  GRIDOPS_KEYS=/media/usb/keys gridops trust commits signed
+"""
+SIGN = ("git config gpg.format ssh", "git config user.signingkey FILE.pub", "git config commit.gpgsign true")
+"""What makes git sign every commit; FILE.pub is a change key of the root."""
+
+
+class Which(StrEnum):
+    """Which commits may become the intent in force."""
+
+    SIGNED = "signed"
+    ANY = "any"
+
+
+def register(trust: typer.Typer) -> None:
+    trust.command(
+        "commits", epilog=COMMITS, help="Demand that every commit is signed by a change key, or stop demanding it."
+    )(demand)
+
+
+def demand(
+    ctx: typer.Context,
+    which: Annotated[Which, typer.Argument(metavar="signed|any", help="Which commits may count from now on.")],
+) -> None:
+    context, chain, now_ms = begin(ctx)
+    on = which is Which.SIGNED
+    root = amend.signing_commits(chain, on, now_ms)
+    hand_on(context, chain, root, "Demand signed commits" if on else "Demand no signature of commits")
+    if on:
+        context.say("the commit after that one is the first that must be signed; make git ready for it:")
+        context.say(*(f"  {line}" for line in SIGN))
+
+
+def commits(chain: RootChain, directory: Path) -> Iterator[Finding]:
+    """What `trust doctor` finds about signed commits."""
+    if not chain.root.signed_commits:
+        yield Finding("ok", "commits need no signature: who may push to the watched branch speaks for intent")
+        return
+    role = chain.root.role(RoleName.CHANGE)
+    people = sorted({entry.holder for entry in role.keys}) if role is not None else []
+    yield Finding("ok", f"every commit must be signed by one of {', '.join(people)}")
+    if len(people) == 1:
+        hint = "gridops trust add NAME --key FILE.pub --role change"
+        yield Finding("warn", f"{people[0]} alone may change intent: if the key is lost, the root has to help", hint)
+    try:
+        checkout = Checkout(directory)
+        yield from _ready(chain, checkout)
+    except GridopsError as error:
+        yield Finding("warn", f"git here could not be asked: {error.message}")
+        return
+    from gridops.controller.lineage import signer_of  # it brings the controller's rows, and only this asks
+
+    try:
+        entry = signer_of(checkout, checkout.head())
+        yield Finding("ok", f"the newest commit here is signed by {entry.holder}")
+    except Refusal as refusal:
+        what = f"the newest commit here would not be believed: {refusal.message}"
+        yield Finding("warn", what, f"gridops rule {refusal.code}")
+    except GridopsError as error:
+        yield Finding("warn", f"the newest commit here could not be read: {error.message}")
+
+
+def _ready(chain: RootChain, checkout: Checkout) -> Iterator[Finding]:
+    """Whether a commit made here would be signed, and by a key that counts."""
+    if checkout.setting("gpg.format") != "ssh" or checkout.setting("commit.gpgsign") != "true":
+        yield Finding("warn", "git does not sign every commit that is made here", "; ".join(SIGN))
+        return
+    holder = _holder(chain, checkout.setting("user.signingkey") or "")
+    if holder is None:
+        hint = "gridops trust add NAME --key FILE.pub --role change"
+        yield Finding("warn", "git signs commits here with a key that is no change key of the root", hint)
+    else:
+        yield Finding("ok", f"git signs commits here with the change key of {holder}")
+
+
+def _holder(chain: RootChain, setting: str) -> PersonName | None:
+    """Whose change key git is told to sign with: a public key itself, its file, or the private one's beside it."""
+    text = setting.removeprefix("key::")
+    if not text.startswith("ssh-"):
+        path = Path(text).expanduser()
+        public = path if path.suffix == ".pub" else path.with_name(path.name + ".pub")
+        try:
+            text = public.read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+    try:
+        key = parse_key(text)
+    except ValueError:
+        return None
+    return chain.holder(key) if key in chain.keys(RoleName.CHANGE) else None
