@@ -172,6 +172,8 @@ def _refused(found: Found, problems: list[str], off_line: str | None) -> r.Inten
 def _news(state: State, refused: r.IntentRefused) -> tuple[r.Row, ...]:
     """Nothing where the same commit was refused in the same words; another word of it may be said at the next look."""
     last = state.refused if refused.off_line is None else state.off_line
+    if refused.off_line is None and state.off_line is not None:
+        last = None  # the tip is believed again
     same = last is not None and (last.commit, last.subject, last.problems, last.count, last.mode, last.drains) == (
         (refused.commit, refused.subject, refused.problems, refused.count, refused.mode, refused.drains)
     )

@@ -1,0 +1,253 @@
+"""Where commits must be signed: what an unsigned tip can still do, what is remembered, how the level comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gridops.base.errors import BadSetup, ConfigError
+from gridops.controller import intake
+from gridops.controller.core.modes import drains, permitted
+from gridops.controller.rebuild import rebuild
+from gridops.controller.service import Controller, state_dir
+from gridops.controller.start import ground, known_roots, opening
+from gridops.controller.statedir import ACCEPTED, Kept
+from gridops.model.policy import Mode
+from gridops.trust import amend
+from tests.attacks.desk import JON, SignedDesk
+from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, OBSERVE, FakeClock, profile
+
+DRAIN = "apiVersion: gridops/v1\nkind: Drain\nhost: alpha\nreason: somebody says so\n"
+BROKEN = {"profiles.d/coder.yaml": "kind: Nonsense\n"}
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> Iterator[SignedDesk]:
+    made = SignedDesk.opened(tmp_path)
+    yield made
+    made.controller.close()
+
+
+def mode_of(desk: SignedDesk) -> Mode:
+    return permitted(desk.state, DEFAULT, desk.now).mode.mode
+
+
+def test_an_unsigned_tip_may_stop_and_may_move_nothing(signed: SignedDesk) -> None:
+    """The kill switch has no lock on it; a drain moves models, so it takes a key."""
+    desk = signed
+    desk.writer.push({"policies/mode.yaml": AUTOMATIC}, desk.mira)
+    desk.look()
+    assert mode_of(desk) is Mode.AUTOMATIC
+    force = desk.force
+    desk.writer.push({"policies/mode.yaml": OBSERVE, "fleet.d/drains/alpha.yaml": DRAIN}, None)
+    desk.look()
+    assert mode_of(desk) is Mode.OBSERVE
+    assert drains(desk.state) == ()
+    assert desk.force == force
+    assert "intake_refused" in desk.state.alarms
+    desk.restart()
+    assert mode_of(desk) is Mode.OBSERVE
+    assert drains(desk.state) == ()
+    desk.writer.git("update-ref", "refs/heads/main", force)
+    desk.look()
+    assert mode_of(desk) is Mode.AUTOMATIC
+    assert "intake_refused" not in desk.state.alarms
+
+
+def test_an_unsigned_tip_loosens_nothing_that_a_signed_one_tightened(signed: SignedDesk) -> None:
+    desk = signed
+    desk.writer.push({"policies/mode.yaml": AUTOMATIC}, desk.mira)
+    desk.look()
+    stop = {"policies/mode.yaml": OBSERVE, "fleet.d/drains/alpha.yaml": DRAIN, **BROKEN}
+    believed = desk.writer.push(stop, desk.mira)
+    desk.look()
+    assert mode_of(desk) is Mode.OBSERVE
+    assert [d.host for d in drains(desk.state)] == ["alpha"], "signed, and wrong elsewhere: it drains"
+    assert not desk.alarm(), "wrong is not unbelieved"
+    desk.writer.push({"policies/mode.yaml": AUTOMATIC, "fleet.d/drains/alpha.yaml": None}, None)
+    desk.look()
+    assert mode_of(desk) is Mode.OBSERVE
+    assert [d.host for d in drains(desk.state)] == ["alpha"]
+    assert desk.alarm()
+    desk.writer.git("update-ref", "refs/heads/main", believed)
+    desk.look()
+    assert mode_of(desk) is Mode.OBSERVE
+    assert not desk.alarm()
+    assert desk.state.off_line is None
+
+
+def test_a_mode_file_that_is_gone_in_an_unsigned_tip_means_recommend(signed: SignedDesk) -> None:
+    desk = signed
+    desk.writer.push({"policies/mode.yaml": AUTOMATIC}, desk.mira)
+    desk.look()
+    desk.writer.push({"policies/mode.yaml": None}, None)
+    desk.look()
+    assert mode_of(desk) is Mode.RECOMMEND
+
+
+def test_several_signed_commits_count_at_once_also_over_one_that_says_something_wrong(signed: SignedDesk) -> None:
+    desk = signed
+    desk.writer.push(BROKEN, desk.mira)
+    desk.look()
+    assert desk.state.refused is not None
+    desk.writer.push({"README.md": "more\n"}, desk.mira)
+    desk.writer.push({"profiles.d/coder.yaml": profile(replicas=2)}, desk.mira)
+    desk.look()
+    assert desk.force == desk.writer.tip
+    assert desk.state.refused is None
+
+
+def test_a_new_key_counts_from_the_commit_after_the_one_that_names_it(signed: SignedDesk) -> None:
+    desk = signed
+    desk.writer.push(desk.next_root(desk.added("jon", JON)), desk.mira)
+    desk.writer.push({"README.md": "jon\n"}, JON)
+    desk.look()
+    assert desk.force == desk.writer.tip, "both at once: each by its parent's documents"
+    assert desk.controller.soft.chain.root.version == 3
+
+
+def test_the_level_goes_as_it_came_by_the_roots_people_in_a_signed_commit(signed: SignedDesk) -> None:
+    desk = signed
+    files = desk.next_root(amend.signing_commits(desk.chain, False, NOW))
+    desk.writer.push(files, None)
+    desk.look()
+    assert "commit_unsigned" in desk.alarm()
+    desk.writer.git("update-ref", "refs/heads/main", desk.force)
+    desk.writer.push(files, desk.mira)
+    desk.writer.push({"README.md": "anybody\n"}, None)
+    desk.look()
+    assert desk.force == desk.writer.tip, "from then on nobody has to sign"
+
+
+def test_what_comes_on_top_of_the_commit_that_switches_it_on_is_signed_already(signed: SignedDesk) -> None:
+    desk = signed
+    desk.writer.push(desk.next_root(amend.signing_commits(desk.chain, False, NOW)), desk.mira)
+    desk.look()
+    force = desk.force
+    desk.writer.push(desk.next_root(amend.signing_commits(desk.chain, True, NOW)), None)
+    desk.writer.push({"profiles.d/coder.yaml": profile(replicas=2)}, None)
+    desk.look()
+    assert "commit_unsigned" in desk.alarm()
+    assert desk.force == force
+
+
+def test_a_restart_goes_on_from_what_was_in_force_whatever_the_branch_says_now(signed: SignedDesk) -> None:
+    """Also where the tip's root documents are rubbish: whoever may only push keeps no controller from starting."""
+    desk = signed
+    force = desk.force
+    desk.writer.push({"policies/trust/root/1.json": "rubbish\n", "policies/trust/root/2.json": None}, None)
+    desk.controller.close()
+    found = ground(desk.fleet.path)
+    begun = opening(found, desk.fleet.state, desk.clock)
+    assert begun.roots == tuple(desk.roots)
+    desk.controller = Controller(begun)
+    desk.look()
+    assert desk.force == force
+    assert "trust_documents" in desk.alarm()
+
+
+def test_a_lost_journal_does_not_let_the_branch_begin_anew(signed: SignedDesk) -> None:
+    """`accepted.json` beside the journal: a rebuild goes on from the commit that was in force, and from no other."""
+    desk = signed
+    force = desk.force
+    desk.writer.git("update-ref", "refs/heads/main", f"{force}~1")
+    desk.writer.push({"profiles.d/coder.yaml": profile(replicas=2)}, None)
+    desk.controller.close()
+    found = ground(desk.fleet.path)
+    folder = state_dir(desk.fleet.state)
+    assert known_roots(folder, found.roots) == folder.accepted().roots  # type: ignore[union-attr]
+    with pytest.raises(ConfigError, match="commit_off_line"):
+        rebuild(found, opening(found, desk.fleet.state, FakeClock()))
+    desk.writer.git("update-ref", "refs/heads/main", force)
+    desk.writer.push({"README.md": "ours\n"}, desk.mira)
+    tip = desk.writer.tip
+    desk.writer.push({"profiles.d/coder.yaml": profile(replicas=2)}, None)
+    found = ground(desk.fleet.path)
+    assert rebuild(found, opening(found, desk.fleet.state, FakeClock())).commit == tip, "the newest that is believed"
+    desk.start()
+    assert desk.force == tip
+    assert "commit_unsigned" in desk.alarm()
+
+
+def test_without_journal_and_memory_the_line_begins_where_commits_began_to_be_signed(signed: SignedDesk) -> None:
+    desk = signed
+    desk.writer.push({"README.md": "ours\n"}, desk.mira)
+    good = desk.writer.tip
+    desk.writer.push({"README.md": "theirs\n"}, None)
+    desk.controller.close()
+    for file in desk.fleet.state.glob("*"):
+        if file.is_file():
+            file.unlink()
+    desk.start()
+    assert desk.state.accepted is None
+    assert "nothing is in force" in desk.alarm()
+    assert "commit_unsigned" in desk.alarm()
+    desk.writer.git("update-ref", "refs/heads/main", good)
+    desk.look()
+    assert desk.force == good
+    assert not desk.alarm()
+
+
+def test_what_was_in_force_is_kept_beside_the_journal_at_every_level(signed: SignedDesk) -> None:
+    folder = state_dir(signed.fleet.state)
+    assert folder.accepted() == Kept(commit=signed.force, roots=tuple(signed.roots))
+    (signed.fleet.state / ACCEPTED).write_text("rubbish")
+    with pytest.raises(BadSetup, match=r"accepted\.json"):
+        folder.accepted()
+
+
+def test_a_fault_while_reading_is_no_reason_to_believe(signed: SignedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = signed
+    made = desk.writer.push({"policies/mode.yaml": OBSERVE, "fleet.d/drains/alpha.yaml": DRAIN}, None)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(intake, "line_to", broken)
+        with pytest.raises(intake.Unread) as unread:
+            intake.look(desk.checkout, made, desk.controller.base())
+    desk.controller.tightened(unread.value.found)
+    assert mode_of(desk) is Mode.OBSERVE
+    assert drains(desk.state) == ()
+    assert desk.state.off_line is not None
+
+
+def test_more_commits_than_are_verified_at_once_are_refused_by_name(
+    signed: SignedDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = signed
+    monkeypatch.setattr("gridops.base.limits.COMMITS_PER_INTAKE", 3)
+    for number in range(3):
+        desk.writer.push({"README.md": f"{number}\n"}, desk.mira)
+    desk.look()
+    assert desk.force == desk.writer.tip
+    for number in range(4):
+        desk.writer.push({"README.md": f"more {number}\n"}, desk.mira)
+    desk.look()
+    assert "commit_too_many" in desk.alarm()
+
+
+def test_a_remote_is_fetched_and_judged_as_the_checkout_is(signed: SignedDesk, tmp_path: Path) -> None:
+    """The watched branch of a remote: an unsigned push is refused, a signed one counts, a forced one is refused."""
+    desk = signed
+    mirror = tmp_path / "mirror.git"
+    desk.writer.git("clone", "-q", "--bare", str(desk.fleet.path), str(mirror))
+    checkout = intake.Checkout(mirror)
+    source = intake.Source("main", f"file://{desk.fleet.path}")
+
+    def code() -> str | None:
+        tip = intake.tip(checkout, source, True)
+        line = intake.look(checkout, tip, desk.controller.base()).line
+        assert line is not None
+        return line.refusal.code if line.refusal is not None else None
+
+    assert code() is None
+    desk.writer.push({"README.md": "signed\n"}, desk.mira)
+    assert code() is None
+    desk.writer.push({"README.md": "unsigned\n"}, None)
+    assert code() == "commit_unsigned"
+    desk.writer.git("update-ref", "refs/heads/main", f"{desk.force}~1")
+    assert code() == "commit_rewound"
