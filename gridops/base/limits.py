@@ -48,6 +48,9 @@ a sixth of a heartbeat; double it: strangers cost twice as much to refuse; half:
 DIRECTIVE_BYTES = 1 << 20
 REQUEST_BYTES = 1 << 20
 SIGNATURES = 8
+KEYS_KEPT = 4_096
+"""Public keys of which the library's form is remembered: each heartbeat and each answer is verified. Double: a few MB
+more for a fleet that one controller does not carry; half: 2,000 hosts and their people still have room."""
 ROOTS_PER_DIRECTIVE = 32
 CATALOG_ENTRIES = 1_024
 """Entries of a catalog, some 600 bytes each, so that the size of its envelope bounds most of them first."""

@@ -14,6 +14,7 @@ from gridops.controller.endpoints import DirectiveAnswer, JoinAnswer, JoinBody, 
 from gridops.controller.measures import metrics
 from gridops.controller.planning import Planning
 from gridops.controller.service import Controller
+from gridops.controller.together import Together
 from gridops.controller.writer import Lost
 from gridops.protocol.messages import Beat
 
@@ -32,16 +33,10 @@ class RunningApi:
         self._planning = planning
         self._changed = changed
         self._fail = fail
+        self._together = Together(controller.beats, changed, fail)
 
-    def beat(self, beat: Beat) -> DirectiveAnswer:
-        try:
-            answer = self._controller.beat(beat)
-        except Lost as error:
-            self._fail(error)
-            raise
-        if answer.news:
-            self._changed()
-        return DirectiveAnswer(directive=answer.directive)
+    async def beat(self, beat: Beat) -> DirectiveAnswer:
+        return DirectiveAnswer(directive=await self._together.answer(beat))
 
     def join(self, body: JoinBody) -> JoinAnswer:
         try:

@@ -28,7 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from gridops.base.codes.control import BAD_REQUEST, TOO_LARGE
 from gridops.base.codes.trust import BAD_SIGNATURE, GO414, REQUEST_EXPIRED, REQUEST_NOT_YET
 from gridops.base.errors import BadSetup, Busy, GridopsError, Refusal, Unreachable
-from gridops.base.record import Malformed, from_data, to_data
+from gridops.base.record import Malformed, from_bytes, from_data, to_data
 from gridops.controller.endpoints import ROUTES, Api, Endpoint
 from gridops.controller.openapi import document
 from gridops.controller.statedir import StateDir
@@ -141,6 +141,35 @@ class Listener(uvicorn.Server):
         yield
 
 
+class OneWrite:
+    """A transport that sends what is written in one step of the loop as one: the server writes the head and the body of
+    an answer apart, which were two TLS records and two calls of the system for each heartbeat."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not data:
+            return
+        if not self._parts:
+            self._loop.call_soon(self._send)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def _send(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts and not self._transport.is_closing():
+            self._transport.write(b"".join(parts))
+
+
 class Impatient(H11Protocol):
     """One connection, ended when no request comes out of it within HEAD_TIMEOUT_S.
 
@@ -152,6 +181,7 @@ class Impatient(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.transport = OneWrite(transport, self.loop)  # type: ignore[assignment]
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -197,7 +227,7 @@ def _handler(api: Api, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
         try:
             body = None
             if endpoint.request is not None:
-                body = from_data(endpoint.request, await _json(request, endpoint.limit))
+                body = _record(endpoint.request, await _raw(request, endpoint.limit))
             answer = endpoint.act(api, body, {**request.path_params, **request.query_params})
             if isinstance(answer, Awaitable):
                 answer = await answer
@@ -213,8 +243,16 @@ def _handler(api: Api, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
     return handle
 
 
-async def _json(request: Request, most: int) -> Any:
-    """The body as JSON, read up to its bound and not a byte further."""
+def _record(kind: type[Any], raw: bytes) -> Any:
+    """The body as a record, at once from its bytes; only a body that is none is looked at further, to say why."""
+    try:
+        return from_bytes(kind, raw)
+    except Malformed:
+        return from_data(kind, _json(raw))
+
+
+async def _raw(request: Request, most: int) -> bytes:
+    """The body, read up to its bound and not a byte further."""
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdecimal() and int(length[:15]) > most:
         raise Refusal(TOO_LARGE.code, f"the body has {length} bytes, at most {most} are read here")
@@ -229,8 +267,12 @@ async def _json(request: Request, most: int) -> Any:
         raise Late(BAD_REQUEST.code, f"the body did not arrive within {BODY_TIMEOUT_S:g} s") from None
     except ClientDisconnect:
         raise Refusal(BAD_REQUEST.code, "the caller went away before the body was complete") from None
+    return bytes(raw)
+
+
+def _json(raw: bytes) -> Any:
     try:
-        data = json.loads(bytes(raw))
+        data = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise Refusal(BAD_REQUEST.code, f"the body is not JSON: {error}") from error
     if not isinstance(data, dict):

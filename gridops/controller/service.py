@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from gridops import __version__
 from gridops.base import limits
@@ -20,7 +21,7 @@ from gridops.base.codes.control import GO426, NOT_READY
 from gridops.base.codes.trust import BAD_ENVELOPE, BAD_SCHEMA
 from gridops.base.errors import BadSetup, Refusal
 from gridops.base.ids import HostId, PlanId, ScopeName, is_name
-from gridops.base.record import Malformed, from_bytes, to_bytes
+from gridops.base.record import Malformed, from_bytes
 from gridops.controller.clock import Steady
 from gridops.controller.core import enrol, ingest, issue
 from gridops.controller.core import rows as r
@@ -40,16 +41,19 @@ from gridops.controller.lineage import Base
 from gridops.controller.metrics import Counters
 from gridops.controller.statedir import Kept, StateDir
 from gridops.controller.views import View
-from gridops.controller.writer import Writer, open_authority
+from gridops.controller.writer import Lost, Writer, open_authority
 from gridops.disk.zones import rules_of
 from gridops.model.intent import Desired
 from gridops.planner.budgets import zones_named
-from gridops.protocol.messages import Beat, JoinReply, JoinRequest
+from gridops.protocol.messages import Beat, Heartbeat, JoinReply, JoinRequest
 from gridops.protocol.open import open_heartbeat, open_receipt, sealed_bytes
 from gridops.store.face import Right
-from gridops.trust.envelope import open_envelope, seal
+from gridops.trust.envelope import open_envelope, seal_record
 from gridops.trust.keys import PublicKey, parse_key
 from gridops.trust.root import RootChain
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,15 @@ class Answered:
 
     directive: str
     news: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Polled:
+    """A poll that was heard and waits for its answer."""
+
+    heartbeat: Heartbeat
+    news: bool
+    now_ms: int
 
 
 class Controller:
@@ -194,6 +207,30 @@ class Controller:
 
     def beat(self, beat: Beat) -> Answered:
         """One poll of a host: its word becomes rows, the answer is a sealed directive. Raises Refusal."""
+        answered = self.beats((beat,))[0]
+        if isinstance(answered, Exception):
+            raise answered
+        return answered
+
+    def beats(self, beats: Sequence[Beat]) -> list[Answered | Exception]:
+        """Polls that came together: each is heard in turn, all become durable at once, and only then are answered.
+
+        What one of them is refused for, or a fault that it meets, is its own answer and nobody else's.
+        """
+        heard = [self._tried(self._hear, beat) for beat in beats]
+        self.writer.flush()
+        return [one if isinstance(one, Exception) else self._tried(self._answer, one) for one in heard]
+
+    def _tried(self, step: Callable[[S], T], of: S) -> T | Exception:
+        try:
+            return step(of)
+        except Lost:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is the answer of this one
+            return error
+
+    def _hear(self, beat: Beat) -> _Polled:
+        """Its rows are recorded and not yet durable: nothing may be said before that."""
         host = self._claimed_host(beat.heartbeat)
         key = self._admitted(host)
         heartbeat = open_heartbeat(beat.heartbeat, key)
@@ -215,16 +252,19 @@ class Controller:
             self.soft.shown.setdefault(host, {}).update(now_shown(self.state.hosts[host], said.heard))
         self._rise()
         # Also a scope that nothing names any more: what it set going is still asked by what right it goes on.
-        rights = {s: self.rights(s, now_ms) for s in sorted({*self.roster.desired.scopes, *self.state.scopes})}
+        rights = {scope: self.rights(scope, now_ms) for scope in issue.undecided(self.state, host)}
         report = said.heard.report if said.heard is not None else None
         self.writer.record(issue.taken_back(self.state, host, rights, report, heard_lately=lately), now_ms)
-        self.writer.flush()
-        grants = tuple(seal("grant", to_bytes(g), self.signer) for g in ingest.due(self.state, host, now_ms))
-        busy = self._expects(host)
-        answer = issue.directive(
-            self.state, self.roster, heartbeat, issue.Answer(grants, self.gateway_keys, busy), now_ms
-        )
-        return Answered(seal("directive", to_bytes(answer), self.signer), news)
+        return _Polled(heartbeat, news, now_ms)
+
+    def _answer(self, polled: _Polled) -> Answered:
+        """What a host is told whose rows are durable."""
+        heartbeat, now_ms = polled.heartbeat, polled.now_ms
+        host = heartbeat.host
+        grants = tuple(seal_record("grant", g, self.signer) for g in ingest.due(self.state, host, now_ms))
+        told = issue.Answer(grants, self.gateway_keys, self._expects(host))
+        answer = issue.directive(self.state, self.roster, heartbeat, told, now_ms)
+        return Answered(seal_record("directive", answer, self.signer), polled.news)
 
     def join(self, envelope: str) -> JoinReply:
         """A machine asks to become a host. Raises Refusal."""
@@ -327,10 +367,10 @@ class Controller:
     def _admitted(self, host: HostId) -> PublicKey:
         if self.state.accepted is None:
             raise Refusal(NOT_READY.code, "the controller has no valid commit yet, so it knows no host")
-        key = self.roster.admitted(host)
+        key = self.roster.key_of(host)
         if key is None:
             raise Refusal("not_admitted", f"{host} is not admitted", subject=host, hints=(GO426.remedy,))
-        return parse_key(key.key)
+        return key
 
     def _claimed_host(self, envelope: str) -> HostId:
         """Which host a heartbeat says it is from: chooses the key to verify with, and decides nothing else."""
@@ -341,7 +381,7 @@ class Controller:
 
     def _expects(self, host: HostId) -> bool:
         """Something is to be done on this host as soon as it has reported."""
-        return any(step.action.host == host for o in self.outcomes.values() for step in o.steps)
+        return any(host in outcome.hosts for outcome in self.outcomes.values())
 
     def _shift(self, by_ms: int) -> None:
         for host, heard in sorted(self.soft.hosts.items()):

@@ -8,7 +8,9 @@ where execute and void are decided: whichever it records first wins, and the oth
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 
+from gridops.base import limits
 from gridops.base.canon import digest
 from gridops.base.ids import Digest, HostId, ProfileName, ScopeName
 from gridops.base.record import record
@@ -54,6 +56,7 @@ class Body:
     """Version of the catalog that it was made under. None: there was none, or the host's agent knows of none."""
 
 
+@lru_cache(maxsize=limits.KEYS_KEPT)
 def genesis(fleet: Digest, host_key: str) -> Digest:
     """What the first body, and the first receipt, of a host key name as the one before."""
     return digest({"chain": "gridops.host.v1", "fleet": fleet, "host_key": host_key})

@@ -13,9 +13,8 @@ from typing import TypeVar
 from gridops.base import limits
 from gridops.base.codes.trust import BAD_SCHEMA
 from gridops.base.errors import Refusal
-from gridops.base.record import Malformed, from_bytes
 from gridops.protocol.messages import WIRE_VERSION, Directive, Grant, Heartbeat, Receipt
-from gridops.trust.envelope import open_envelope
+from gridops.trust.envelope import open_record
 from gridops.trust.keys import PublicKey
 
 T = TypeVar("T")
@@ -80,11 +79,7 @@ def open_directive(text: str | bytes, keys: Sequence[PublicKey]) -> Directive:
 
 
 def _open(kind: type[T], text: str | bytes, name: str, keys: Sequence[PublicKey], payload_bytes: int) -> T:
-    opened = open_envelope(text, kind=name, keys=keys, limit=sealed_bytes(payload_bytes))
-    try:
-        return from_bytes(kind, opened.payload)
-    except Malformed as error:
-        raise _bad(name, str(error)) from error
+    return open_record(kind, text, kind=name, keys=keys, limit=sealed_bytes(payload_bytes))[0]
 
 
 def _known(what: str, version: int) -> None:

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NoReturn, Protocol, Self
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
+from gridops.base import limits
 from gridops.base.ids import KeyId
 from gridops.trust import sshsig
 
@@ -63,7 +65,7 @@ class PublicKey:
         if self.type == "ssh-ed25519":
             return sshsig.verify(self.raw, namespace(kind), pae, signature)
         try:
-            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, pae)
+            _public(self.raw).verify(signature, pae)
         except (InvalidSignature, ValueError):
             return False
         return True
@@ -174,6 +176,12 @@ def parse_key(text: str) -> PublicKey:
         if blob[:-32] == prefix and base64.b64encode(blob).decode() == words[1]:
             return PublicKey("ssh-ed25519", blob[-32:])
     raise ValueError(f"{text[:80]!r} is not a key: expected `ed25519:<64 hex digits>` or `ssh-ed25519 AAAA...`")
+
+
+@lru_cache(maxsize=limits.KEYS_KEPT)
+def _public(raw: bytes) -> Ed25519PublicKey:
+    """The library's form of a key; ValueError where the bytes are no point of the curve."""
+    return Ed25519PublicKey.from_public_bytes(raw)
 
 
 def _private_key(seed: bytes) -> Ed25519PrivateKey:

@@ -58,7 +58,7 @@ def taken_back(
         return ()
     rows: list[r.Row] = []
     for entry in ob.open_entries(book.outbox):
-        if entry.delivered or entry.wanted is GrantMode.VOID or entry.body.scope not in rights:
+        if entry.delivered or entry.wanted is GrantMode.VOID:
             continue
         no = still_right(rights[entry.body.scope], entry)
         stale = isinstance(entry.body.action, Drain | Unload | Evict) and not heard_lately
@@ -67,6 +67,12 @@ def taken_back(
             why = no.detail if no is not None else kept or OLD_EVIDENCE
             rows.append(r.BodyVoided(host=host, seq=entry.body.seq, why=why[:500]))
     return tuple(rows)
+
+
+def undecided(state: State, host: HostId) -> tuple[ScopeName, ...]:
+    """Scopes of the commands that the host has not decided: by whose rights `taken_back` judges. Mostly none."""
+    book = state.hosts.get(host)
+    return tuple(sorted({e.body.scope for e in ob.open_entries(book.outbox) if not e.delivered})) if book else ()
 
 
 def _kept(rights: Rights, action: Action, report: HostReport | None) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from gridops.base import limits
 from gridops.base.canon import digest
@@ -60,7 +61,7 @@ class Pass:
         return heard.report if heard is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outcome:
     """What a pass came to. `steps` are all that remain to be done, queued or not."""
 
@@ -68,6 +69,11 @@ class Outcome:
     held: tuple[str, ...]
     steps: tuple[Step, ...]
     queued: int
+
+    @cached_property
+    def hosts(self) -> frozenset[HostId]:
+        """Where something remains to be done: asked at every heartbeat."""
+        return frozenset(step.action.host for step in self.steps)
 
 
 def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:

@@ -9,6 +9,7 @@ from gridops.base.ids import HostId, ScopeName
 from gridops.model.fleet import Host, HostKey
 from gridops.model.intent import Desired
 from gridops.model.profile import Profile
+from gridops.trust.keys import PublicKey, parse_key
 
 
 class Roster:
@@ -19,11 +20,19 @@ class Roster:
         self.hosts: dict[HostId, Host] = {h.id: h for h in desired.hosts}
         self.keys: dict[HostId, HostKey] = {k.host: k for k in desired.keys}
         self.draining = frozenset(d.host for d in desired.drains)
+        self._parsed: dict[HostId, PublicKey] = {}
 
     def admitted(self, host: HostId) -> HostKey | None:
         """The key that speaks for a host; None when nobody may."""
         key = self.keys.get(host)
         return key if key is not None and not key.expunged and host in self.hosts else None
+
+    def key_of(self, host: HostId) -> PublicKey | None:
+        """The key of an admitted host, read from its text once: every heartbeat asks."""
+        admitted, known = self.admitted(host), self._parsed.get(host)
+        if admitted is None or known is not None:
+            return known if admitted is not None else None
+        return self._parsed.setdefault(host, parse_key(admitted.key))
 
     def scope_of(self, host: HostId) -> ScopeName | None:
         found = self.hosts.get(host)
