@@ -6,9 +6,6 @@ anything ends with `writer.flush()` before its answer is returned, so nothing le
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,39 +14,40 @@ from typing import TypeVar
 from gridops import __version__
 from gridops.base import limits
 from gridops.base.clock import Clock
-from gridops.base.codes.control import GO426, NOT_READY
-from gridops.base.codes.trust import BAD_ENVELOPE, BAD_SCHEMA
+from gridops.base.codes.trust import BAD_SCHEMA
 from gridops.base.errors import BadSetup, Refusal
-from gridops.base.ids import HostId, PlanId, ScopeName, is_name
+from gridops.base.ids import PlanId, ScopeName, is_name
 from gridops.base.record import Malformed, from_bytes
+from gridops.controller import polls
 from gridops.controller.clock import Steady
-from gridops.controller.core import enrol, ingest, issue
+from gridops.controller.core import enrol
 from gridops.controller.core import rows as r
 from gridops.controller.core.events import words
 from gridops.controller.core.intend import Found, chain_of, judge_commit, judge_unread
 from gridops.controller.core.modes import permitted
-from gridops.controller.core.observe import fresh, now_shown, recovering
+from gridops.controller.core.observe import recovering
 from gridops.controller.core.progress import Progress, ended, progress
 from gridops.controller.core.reconcile import Outcome, reconcile
 from gridops.controller.core.rights import Hours, Rights
 from gridops.controller.core.roster import Roster
-from gridops.controller.core.soft import Heard, Soft
+from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State
 from gridops.controller.eventring import EventRing
 from gridops.controller.faults import Faults
 from gridops.controller.lineage import Base
 from gridops.controller.metrics import Counters
+from gridops.controller.polls import Answered, peek
 from gridops.controller.statedir import Kept, StateDir
 from gridops.controller.views import View
 from gridops.controller.writer import Lost, Writer, open_authority
 from gridops.disk.zones import rules_of
 from gridops.model.intent import Desired
 from gridops.planner.budgets import zones_named
-from gridops.protocol.messages import Beat, Heartbeat, JoinReply, JoinRequest
-from gridops.protocol.open import open_heartbeat, open_receipt, sealed_bytes
+from gridops.protocol.messages import Beat, JoinReply, JoinRequest
+from gridops.protocol.open import sealed_bytes
 from gridops.store.face import Right
-from gridops.trust.envelope import open_envelope, seal_record
-from gridops.trust.keys import PublicKey, parse_key
+from gridops.trust.envelope import open_envelope
+from gridops.trust.keys import parse_key
 from gridops.trust.root import RootChain
 
 S = TypeVar("S")
@@ -66,23 +64,6 @@ class Opening:
     clock: Clock
     authority: Callable[[Path, int], tuple[Right, str | None]] = open_authority
     """Opens what keeps its rows, under a term of this epoch; with the reason when a damaged one was set aside."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A sealed directive, and whether the host said anything that asks for a pass."""
-
-    directive: str
-    news: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Polled:
-    """A poll that was heard and waits for its answer."""
-
-    heartbeat: Heartbeat
-    news: bool
-    now_ms: int
 
 
 class Controller:
@@ -217,58 +198,21 @@ class Controller:
 
         What one of them is refused for, or a fault that it meets, is its own answer and nobody else's.
         """
-        heard = [self._tried(self._hear, beat) for beat in beats]
+        heard = [self._tried(polls.hear, beat) for beat in beats]
         self.writer.flush()
-        return [one if isinstance(one, Exception) else self._tried(self._answer, one) for one in heard]
+        return [one if isinstance(one, Exception) else self._tried(polls.answer, one) for one in heard]
 
-    def _tried(self, step: Callable[[S], T], of: S) -> T | Exception:
+    def _tried(self, step: Callable[[Controller, S], T], of: S) -> T | Exception:
         try:
-            return step(of)
+            return step(self, of)
         except Lost:
             raise
         except Exception as error:  # noqa: BLE001 - it is the answer of this one
             return error
 
-    def _hear(self, beat: Beat) -> _Polled:
-        """Its rows are recorded and not yet durable: nothing may be said before that."""
-        host = self._claimed_host(beat.heartbeat)
-        key = self._admitted(host)
-        heartbeat = open_heartbeat(beat.heartbeat, key)
-        if heartbeat.host != host:
-            raise Refusal(BAD_SCHEMA.code, f"a heartbeat of {heartbeat.host} came as one of {host}")
-        receipts = [
-            ingest.Signed(open_receipt(text, key), text) for text in beat.receipts[: limits.RECEIPTS_PER_REQUEST]
-        ]
-        now_ms = self.now()
-        said = ingest.take(self.state, self.soft, key.text, (heartbeat, receipts), now_ms)
-        self.soft.pulses[host] = said.pulse
-        if said.refusal is not None:
-            raise said.refusal
-        self.writer.record(said.rows, now_ms)
-        news = bool(said.rows) or _differs(self.soft.hosts.get(host), said.heard)
-        lately = fresh(self.soft, self.roster, host, now_ms)
-        if said.heard is not None:
-            self.soft.hosts[host] = said.heard
-            self.soft.shown.setdefault(host, {}).update(now_shown(self.state.hosts[host], said.heard))
-        self._rise()
-        # Also a scope that nothing names any more: what it set going is still asked by what right it goes on.
-        rights = {scope: self.rights(scope, now_ms) for scope in issue.undecided(self.state, host)}
-        report = said.heard.report if said.heard is not None else None
-        self.writer.record(issue.taken_back(self.state, host, rights, report, heard_lately=lately), now_ms)
-        return _Polled(heartbeat, news, now_ms)
-
-    def _answer(self, polled: _Polled) -> Answered:
-        """What a host is told whose rows are durable."""
-        heartbeat, now_ms = polled.heartbeat, polled.now_ms
-        host = heartbeat.host
-        grants = tuple(seal_record("grant", g, self.signer) for g in ingest.due(self.state, host, now_ms))
-        told = issue.Answer(grants, self.gateway_keys, self._expects(host))
-        answer = issue.directive(self.state, self.roster, heartbeat, told, now_ms)
-        return Answered(seal_record("directive", answer, self.signer), polled.news)
-
     def join(self, envelope: str) -> JoinReply:
         """A machine asks to become a host. Raises Refusal."""
-        claimed = _peek(envelope, limits.JOIN_BYTES).get("host_key")
+        claimed = peek(envelope, limits.JOIN_BYTES).get("host_key")
         try:
             key = parse_key(str(claimed))
         except ValueError as error:
@@ -350,7 +294,7 @@ class Controller:
             self.dir.promote()
             self.signer = following
 
-    def _rise(self) -> None:
+    def rise(self) -> None:
         """A host has obeyed a higher term than ours: only a rebuilt controller may rise above it."""
         if self.state.term is None or self.state.floor <= self.writer.term.counter:
             return
@@ -363,25 +307,6 @@ class Controller:
                 "it is older than the fleet; run: gridops controller rebuild"
             )
             self.writer.record((r.Distrusted(reason=reason),), self.now())
-
-    def _admitted(self, host: HostId) -> PublicKey:
-        if self.state.accepted is None:
-            raise Refusal(NOT_READY.code, "the controller has no valid commit yet, so it knows no host")
-        key = self.roster.key_of(host)
-        if key is None:
-            raise Refusal("not_admitted", f"{host} is not admitted", subject=host, hints=(GO426.remedy,))
-        return key
-
-    def _claimed_host(self, envelope: str) -> HostId:
-        """Which host a heartbeat says it is from: chooses the key to verify with, and decides nothing else."""
-        host = _peek(envelope, limits.HEARTBEAT_BYTES).get("host")
-        if not isinstance(host, str) or not is_name(host):
-            raise Refusal(BAD_SCHEMA.code, "the heartbeat names no host")
-        return HostId(host)
-
-    def _expects(self, host: HostId) -> bool:
-        """Something is to be done on this host as soon as it has reported."""
-        return any(host in outcome.hosts for outcome in self.outcomes.values())
 
     def _shift(self, by_ms: int) -> None:
         for host, heard in sorted(self.soft.hosts.items()):
@@ -401,31 +326,6 @@ CONTROLLER_KEY = "controller_key"
 LEAP_MS = 30_000
 """Hosts refuse a controller whose time is further behind than this (`limits.ISSUED_AHEAD_MS`)."""
 _NOTHING = Desired()
-
-
-def _peek(envelope: str, payload_bytes: int) -> dict[str, object]:
-    """The payload of an envelope nobody has verified yet. Only to find out whose key to verify it with."""
-    try:
-        if len(envelope) > sealed_bytes(payload_bytes):
-            raise Refusal(BAD_ENVELOPE.code, f"this envelope is larger than {sealed_bytes(payload_bytes)} bytes")
-        payload = json.loads(base64.b64decode(json.loads(envelope)["payload"], validate=True))
-    except (ValueError, LookupError, TypeError, RecursionError, binascii.Error) as error:
-        raise Refusal(BAD_ENVELOPE.code, "this is not a signed envelope") from error
-    return payload if isinstance(payload, dict) else {}
-
-
-def _differs(before: Heard | None, now: Heard | None) -> bool:
-    if before is None or now is None:
-        return before is not now
-    old, new = before.report, now.report
-    return (old.generation, old.state, old.goodbye, old.left, old.residencies, old.cached) != (
-        new.generation,
-        new.state,
-        new.goodbye,
-        new.left,
-        new.residencies,
-        new.cached,
-    )
 
 
 def state_dir(path: Path) -> StateDir:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from gridops.controller.service import Answered
+from gridops.controller.polls import Answered
 from gridops.controller.writer import Lost
 from gridops.protocol.messages import Beat
 

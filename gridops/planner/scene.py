@@ -53,12 +53,19 @@ class Scene:
     """Former name to present name, of profiles that were renamed."""
     adopted: dict[ReplicaId, Residency] = field(default_factory=dict)
     """Assignments that a process on their seat fulfils, or is about to."""
+    _standing: set[int] = field(default_factory=set)
+    """Of `adopted`, the ids of the processes: each process of each host is looked for here."""
     _reserved: dict[tuple[HostId, DeviceId], int] = field(default_factory=dict)
     _reserved_gpu: dict[tuple[HostId, DeviceId], int] = field(default_factory=dict)
     _starting: dict[HostId, int] = field(default_factory=dict)
 
     def assignment(self, replica: ReplicaId | None) -> Assignment | None:
         return self.assignments.get(replica) if replica is not None else None
+
+    def adopt(self, replica: ReplicaId, process: Residency) -> None:
+        """This process is the assignment's."""
+        self.adopted[replica] = process
+        self._standing.add(id(process))
 
     def now_called(self, replica: ReplicaId) -> ReplicaId:
         """A replica by its present name: hosts keep the old one until they have taken the new label."""
@@ -91,8 +98,7 @@ class Scene:
             yield from ((host, r) for r in self.leaving(host))
 
     def leaving(self, host: HostId) -> list[Residency]:
-        wanted = {id(r) for r in self.adopted.values()}
-        left = [r for r in self.managed(host) if id(r) not in wanted and r.replica is not None]
+        left = [r for r in self.managed(host) if id(r) not in self._standing and r.replica is not None]
         return sorted(left, key=lambda r: (replica_key(r.replica or ""), r.incarnation or ""))
 
     def yields(self, host: HostId, residency: Residency) -> bool:
@@ -235,7 +241,7 @@ def set_scene(target: Plan, snapshot: Snapshot, now_ms: int, desired: Desired | 
     )
     for a in target.placement:
         if (found := _fulfils(scene, a)) is not None:
-            scene.adopted[a.replica] = found
+            scene.adopt(a.replica, found)
     return scene
 
 

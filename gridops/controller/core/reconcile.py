@@ -7,17 +7,16 @@ delays a step, it never drops one. Returns rows; the bodies exist once the rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from gridops.base import limits
-from gridops.base.canon import digest
 from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.base.units import counted
 from gridops.controller.core import rows as r
 from gridops.controller.core.catalogs import in_the_way, made_under
+from gridops.controller.core.going import Going, artifact
 from gridops.controller.core.learned import RETRIABLE, RETRIES, kind_of, named, tried
 from gridops.controller.core.modes import desired_now
 from gridops.controller.core.observe import fresh, seen, unseen_success
@@ -27,7 +26,7 @@ from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State, profile_of
 from gridops.model.action import Action, DeviceGeneration, Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.plan import Plan, Terms
-from gridops.model.policy import ActionClass, ActionLimits
+from gridops.model.policy import ActionLimits
 from gridops.model.snapshot import HostReport, Snapshot
 from gridops.planner.actions import Step, actions
 from gridops.planner.authority import errand
@@ -41,7 +40,7 @@ PATIENCE_MS = 120_000
 """How long a success is believed that the host's reports do not show. Then the report alone counts again."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Pass:
     """One pass: what it reads, and the outboxes as they grow."""
 
@@ -52,9 +51,39 @@ class Pass:
     snapshot: Snapshot
     limits: ActionLimits
     outboxes: dict[HostId, Outbox]
+    steps: tuple[Step, ...]
+    """All that remains to be done, in order."""
     rows: list[r.Row] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     queued: int = 0
+    keys: dict[int, str] = field(default_factory=dict)
+    """By the id of a step's action: what tells it from other wishes (`outbox.action_key`), worked out once."""
+
+    def key(self, action: Action) -> str:
+        known = self.keys.get(id(action))
+        return known if known is not None else self.keys.setdefault(id(action), ob.action_key(action))
+
+    @cached_property
+    def going(self) -> Going:
+        """What is under way; first asked when what is not wanted any more has been taken back."""
+        made = Going(self.rights.scope, lambda host: fresh(self.soft, self.roster, host, self.rights.now_ms))
+        for host, outbox in self.outboxes.items():
+            made.add(host, ob.open_entries(outbox))
+        return made
+
+    @cached_property
+    def wished(self) -> frozenset[str]:
+        return frozenset(self.key(step.action) for step in self.steps)
+
+    @cached_property
+    def ending(self) -> dict[ProfileName, list[tuple[Drain | Unload, ob.Entry]]]:
+        """Destructive commands that were under way when the pass began to queue, by what their profile is called."""
+        found: dict[ProfileName, list[tuple[Drain | Unload, ob.Entry]]] = {}
+        for outbox in self.outboxes.values():
+            for entry in ob.open_entries(outbox):
+                if isinstance(action := entry.body.action, Drain | Unload):
+                    found.setdefault(profile_of(self.rights.now_called(action.replica)), []).append((action, entry))
+        return found
 
     def report(self, host: HostId) -> HostReport | None:
         heard = self.soft.hosts.get(host)
@@ -104,10 +133,11 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
         snapshot=snapshot,
         limits=roster.desired.budgets.of(rights.scope).actions,
         outboxes={host: held.outbox for host, held in sorted(rights.state.hosts.items())},
+        steps=steps,
     )
-    _take_back(turn, steps)
+    _take_back(turn)
     for step in steps:
-        _consider(turn, step, steps)
+        _consider(turn, step)
     return Outcome(tuple(turn.rows), tuple(dict.fromkeys(turn.held)), steps, turn.queued)
 
 
@@ -125,14 +155,14 @@ def _acted_by(rights: Rights, snapshot: Snapshot) -> dict[Digest, Terms]:
     return found
 
 
-def _take_back(turn: Pass, steps: Iterable[Step]) -> None:
+def _take_back(turn: Pass) -> None:
     """Void what no host has decided and nobody wants or permits any more; stop transfers that have no purpose.
 
     A destructive command that became unsafe takes all of its profile with it (A-334): what made it unsafe may not be
     seen yet for the others.
     """
-    wanted = {ob.action_key(s.action) for s in steps if s.waits_for is None or not _destructive(s)}
-    needed = {s.action.host for s in steps if isinstance(s.action, Load) and not s.action.guess}
+    wanted = {turn.key(s.action) for s in turn.steps if s.waits_for is None or not _destructive(s)}
+    needed = {s.action.host for s in turn.steps if isinstance(s.action, Load) and not s.action.guess}
     meant = {(a.seat.host, a.replica) for a in turn.target.placement}
     unsafe: set[ProfileName] = set()
     found: list[tuple[HostId, ob.Entry, str]] = []
@@ -177,12 +207,12 @@ def _void(turn: Pass, host: HostId, seq: int, why: str) -> None:
     turn.rows.append(r.BodyVoided(host=host, seq=seq, why=why[:500]))
 
 
-def _consider(turn: Pass, step: Step, steps: tuple[Step, ...]) -> None:
+def _consider(turn: Pass, step: Step) -> None:
     host, action = step.action.host, step.action
     outbox = turn.outboxes.get(host)
-    if outbox is None or ob.pending(outbox, ob.action_key(action)) is not None:
+    if outbox is None or ob.pending(outbox, turn.key(action)) is not None:
         return
-    no = _not_now(turn, step, outbox, steps)
+    no = _not_now(turn, step, outbox)
     if no is not None:
         turn.held.append(no)
         return
@@ -203,11 +233,12 @@ def _consider(turn: Pass, step: Step, steps: tuple[Step, ...]) -> None:
         turn.held.append(f"{host}: {refusal.message}")
         return
     turn.outboxes[host] = grown
+    turn.going.add(host, grown.entries[-1:])
     turn.queued += 1
     turn.rows.append(r.BodyQueued(body=body, authority=authority))
 
 
-def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) -> str | None:
+def _not_now(turn: Pass, step: Step, outbox: Outbox) -> str | None:
     """Why a step waits, as a line for people; None when it may go."""
     action, rights = step.action, turn.rights
     host, replica = action.host, action.replica
@@ -231,7 +262,7 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox, steps: tuple[Step, ...]) ->
     last = not_the_last(rights, action)
     if last is not None:
         return f"{what} waits: {last.detail}"
-    return _spaced_out(turn, action, what) or _withdrawn(turn, action, what, steps) or _over_limit(turn, action, what)
+    return _spaced_out(turn, action, what) or _withdrawn(turn, action, what) or _over_limit(turn, action, what)
 
 
 def _spaced_out(turn: Pass, action: Action, what: str) -> str | None:
@@ -252,58 +283,34 @@ def _spaced_out(turn: Pass, action: Action, what: str) -> str | None:
     return None
 
 
-def _withdrawn(turn: Pass, action: Action, what: str, steps: tuple[Step, ...]) -> str | None:
+def _withdrawn(turn: Pass, action: Action, what: str) -> str | None:
     """A destructive command that came too late to be taken back may be running: no further one for its profile."""
     if not isinstance(action, Drain | Unload):
         return None
-    wanted = {ob.action_key(s.action) for s in steps}
-    mine = profile_of(turn.rights.now_called(action.replica))
-    for outbox in turn.outboxes.values():
-        for entry in ob.open_entries(outbox):
-            other = entry.body.action
-            if not isinstance(other, Drain | Unload) or profile_of(turn.rights.now_called(other.replica)) != mine:
-                continue
-            before = f"an earlier {other.kind} of {other.replica} on {other.host}"
-            if entry.wanted is GrantMode.VOID:
-                return f"{what} waits: {before} was withdrawn and has not answered"
-            if entry.key not in wanted:
-                return f"{what} waits: {before} is not wanted any more and may still be carried out"
+    for other, entry in turn.ending.get(profile_of(turn.rights.now_called(action.replica)), ()):
+        before = f"an earlier {other.kind} of {other.replica} on {other.host}"
+        if entry.wanted is GrantMode.VOID:
+            return f"{what} waits: {before} was withdrawn and has not answered"
+        if entry.key not in turn.wished:
+            return f"{what} waits: {before} is not wanted any more and may still be carried out"
     return None
 
 
 def _over_limit(turn: Pass, action: Action, what: str) -> str | None:
-    going = [
-        (host, entry)
-        for host, outbox in turn.outboxes.items()
-        if fresh(turn.soft, turn.roster, host, turn.rights.now_ms)
-        for entry in ob.open_entries(outbox)
-    ]
     # Repair never waits for optional work: only other repair counts before it. What one device does is never shared.
-    alone = mends(turn.rights, action)
-    going_on = [(h, e) for h, e in going if not alone or e.authority.action_class is ActionClass.REPAIR]
-    if errand(action) is None:
-        # What was only guessed never makes anything wait that was decided.
-        going_on = [(h, e) for h, e in going_on if errand(e.body.action) is None]
-    in_scope = sum(1 for _, e in going_on if e.body.scope == turn.rights.scope)
-    if in_scope >= turn.limits.concurrent:
-        return f"{what} waits: {in_scope} of {counted(turn.limits.concurrent, 'command')} under way"
+    counts = turn.going.beside(action, repair=mends(turn.rights, action))
+    if counts.in_scope >= turn.limits.concurrent:
+        return f"{what} waits: {counts.in_scope} of {counted(turn.limits.concurrent, 'command')} under way"
     if isinstance(action, Load):
-        here = sum(1 for host, e in going_on if host == action.host and isinstance(e.body.action, Load))
+        here, same = counts.fetching[action.host], counts.artifacts[artifact(action)]
         if here >= turn.limits.transfers_per_host:
             return f"{what} waits: {counted(here, 'transfer')} to the host {'is' if here == 1 else 'are'} under way"
-        identity = _artifact(action)
-        same = sum(1 for _, e in going_on if isinstance(e.body.action, Load) and _artifact(e.body.action) == identity)
         if same >= turn.limits.loads_per_artifact:
             return f"{what} waits: {counted(same, 'host')} {'is' if same == 1 else 'are'} fetching the same artifact"
         return None
-    mine = devices_of(action, turn.report(action.host))
-    busy = sum(
-        1
-        for host, e in going
-        if host == action.host
-        and not isinstance(e.body.action, Load)
-        and mine & devices_of(e.body.action, turn.report(host))
-    )
+    report = turn.report(action.host)
+    mine = devices_of(action, report)
+    busy = sum(1 for e in turn.going.effects(action.host) if mine & devices_of(e.body.action, report))
     if mine and busy >= turn.limits.per_device:
         return f"{what} waits for {counted(busy, 'command')} on its devices"
     return None
@@ -331,10 +338,6 @@ def _precondition(turn: Pass, action: Action, outbox: Outbox) -> tuple[DeviceGen
     return tuple(DeviceGeneration(device=d.id, generation=d.generation) for d in found if d is not None)[
         : limits.DEVICES_PER_HOST
     ]
-
-
-def _artifact(action: Load) -> Digest:
-    return digest([[f.path, f.sha256] for f in action.artifact.files])
 
 
 def _destructive(step: Step) -> bool:

@@ -1,0 +1,135 @@
+"""One poll of a host in two steps: hear it, so that its word becomes rows; then, when they are durable, answer it.
+
+`service` calls `hear` for each poll that came together, makes everything durable at once, and calls `answer` for each.
+Between the two nothing may leave the process. Nothing here decides what to do on a host: `core` does.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gridops.base import limits
+from gridops.base.codes.control import GO426, NOT_READY
+from gridops.base.codes.trust import BAD_ENVELOPE, BAD_SCHEMA
+from gridops.base.errors import Refusal
+from gridops.base.ids import HostId, is_name
+from gridops.base.record import with_one
+from gridops.controller.core import ingest, issue
+from gridops.controller.core.observe import fresh, now_shown
+from gridops.controller.core.soft import Heard
+from gridops.model.snapshot import Residency, ResidencyState
+from gridops.protocol.messages import Beat, Heartbeat
+from gridops.protocol.open import open_heartbeat, open_receipt, sealed_bytes
+from gridops.trust.envelope import seal_record
+from gridops.trust.keys import PublicKey
+
+if TYPE_CHECKING:
+    from gridops.controller.service import Controller
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """A poll that was heard and waits for its answer."""
+
+    heartbeat: Heartbeat
+    news: bool
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A sealed directive, and whether the host said anything that asks for a pass."""
+
+    directive: str
+    news: bool
+
+
+def hear(desk: Controller, beat: Beat) -> Polled:
+    """Its rows are recorded and not yet durable: nothing may be said before that. Raises Refusal."""
+    host = _claimed_host(beat.heartbeat)
+    key = _admitted(desk, host)
+    heartbeat = open_heartbeat(beat.heartbeat, key)
+    if heartbeat.host != host:
+        raise Refusal(BAD_SCHEMA.code, f"a heartbeat of {heartbeat.host} came as one of {host}")
+    receipts = [ingest.Signed(open_receipt(text, key), text) for text in beat.receipts[: limits.RECEIPTS_PER_REQUEST]]
+    state, soft, now_ms = desk.state, desk.soft, desk.now()
+    said = ingest.take(state, soft, key.text, (heartbeat, receipts), now_ms)
+    soft.pulses[host] = said.pulse
+    if said.refusal is not None:
+        raise said.refusal
+    desk.writer.record(said.rows, now_ms)
+    news = bool(said.rows) or _differs(soft.hosts.get(host), said.heard)
+    lately = fresh(soft, desk.roster, host, now_ms)
+    if said.heard is not None:
+        soft.hosts[host] = said.heard
+        soft.shown.setdefault(host, {}).update(now_shown(state.hosts[host], said.heard))
+    desk.rise()
+    # Also a scope that nothing names any more: what it set going is still asked by what right it goes on.
+    rights = {scope: desk.rights(scope, now_ms) for scope in issue.undecided(state, host)}
+    report = said.heard.report if said.heard is not None else None
+    desk.writer.record(issue.taken_back(state, host, rights, report, heard_lately=lately), now_ms)
+    return Polled(heartbeat, news, now_ms)
+
+
+def answer(desk: Controller, polled: Polled) -> Answered:
+    """What a host is told whose rows are durable."""
+    heartbeat, now_ms = polled.heartbeat, polled.now_ms
+    host = heartbeat.host
+    grants = tuple(seal_record("grant", g, desk.signer) for g in ingest.due(desk.state, host, now_ms))
+    expected = any(host in outcome.hosts for outcome in desk.outcomes.values())
+    told = issue.Answer(grants, desk.gateway_keys, expected)
+    directive = issue.directive(desk.state, desk.roster, heartbeat, told, now_ms)
+    return Answered(seal_record("directive", directive, desk.signer), polled.news)
+
+
+def peek(envelope: str, payload_bytes: int) -> dict[str, object]:
+    """The payload of an envelope nobody has verified yet. Only to find out whose key to verify it with."""
+    try:
+        if len(envelope) > sealed_bytes(payload_bytes):
+            raise Refusal(BAD_ENVELOPE.code, f"this envelope is larger than {sealed_bytes(payload_bytes)} bytes")
+        payload = json.loads(base64.b64decode(json.loads(envelope)["payload"], validate=True))
+    except (ValueError, LookupError, TypeError, RecursionError, binascii.Error) as error:
+        raise Refusal(BAD_ENVELOPE.code, "this is not a signed envelope") from error
+    return payload if isinstance(payload, dict) else {}
+
+
+def _claimed_host(envelope: str) -> HostId:
+    """Which host a heartbeat says it is from: chooses the key to verify with, and decides nothing else."""
+    host = peek(envelope, limits.HEARTBEAT_BYTES).get("host")
+    if not isinstance(host, str) or not is_name(host):
+        raise Refusal(BAD_SCHEMA.code, "the heartbeat names no host")
+    return HostId(host)
+
+
+def _admitted(desk: Controller, host: HostId) -> PublicKey:
+    if desk.state.accepted is None:
+        raise Refusal(NOT_READY.code, "the controller has no valid commit yet, so it knows no host")
+    key = desk.roster.key_of(host)
+    if key is None:
+        raise Refusal("not_admitted", f"{host} is not admitted", subject=host, hints=(GO426.remedy,))
+    return key
+
+
+def _differs(before: Heard | None, now: Heard | None) -> bool:
+    """Whether a host says something else than before. How many requests a process works on is a reading: no news."""
+    if before is None or now is None:
+        return before is not now
+    old, new = before.report, now.report
+    if (old.generation, old.state, old.goodbye, old.left, old.cached) != (
+        new.generation,
+        new.state,
+        new.goodbye,
+        new.left,
+        new.cached,
+    ):
+        return True
+    return old.residencies != new.residencies and _still(old.residencies) != _still(new.residencies)
+
+
+def _still(residencies: tuple[Residency, ...]) -> list[Residency]:
+    """Without the requests in flight, but of those that drain: there the last one ends a wait."""
+    return [r if r.state is ResidencyState.DRAINING else with_one(r, "in_flight", 0) for r in residencies]
