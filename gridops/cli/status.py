@@ -18,8 +18,8 @@ from gridops.base import limits
 from gridops.base.errors import Unreachable
 from gridops.base.ids import ScopeName, short
 from gridops.base.units import counted, parse_instant, render_clock, render_ms
-from gridops.cli import exits, status_host
-from gridops.cli.client import Client, connect
+from gridops.cli import exits, status_host, status_line
+from gridops.cli.client import Client, connect, root_of
 from gridops.cli.host import Controller, said_of
 from gridops.cli.output import Context, context_of, dump_json
 from gridops.cli.tables import fitted, noted
@@ -71,6 +71,9 @@ def show(context: Context, client: Client, host: str | None = None) -> int:
     if host is not None:
         return _show_host(context, status_host.document(document, host))
     document["scopes"] = [s for s in document["scopes"] if context.wants(ScopeName(s["scope"]))]
+    view = status_line.compared(root_of(context.directory), document["intent"])
+    if view is not None:
+        document["intent"]["view"] = view
     now_ms = parse_instant(document["time"])
     _compare_clocks(context, now_ms - time.time_ns() // 1_000_000)
     context.emit(
@@ -137,6 +140,7 @@ def attention(document: Doc) -> list[str]:
     found = [str(a["text"]) for a in document.get("alarms", [])]
     if document["controller"].get("project_error"):
         found.append("plans are not written to git")
+    found += status_line.attention(document["intent"].get("view"))
     refused = document["intent"].get("refused")
     if refused:
         found.append(f"commit {refused['commit'][:7]} is refused")
@@ -173,6 +177,8 @@ def _intent(intent: Doc, now_ms: int) -> str:
         more = refused["count"] - len(refused["problems"][:3])
         head += f'\ncommit {refused["commit"][:7]} "{refused["subject"]}" is REFUSED and changes nothing:{first}'
         head += f"\n  and {more} more (gridops validate)" if more > 0 else ""
+    view = status_line.words(intent.get("view"))
+    head += f"\n{view}" if view else ""
     if intent.get("error"):
         head += f"\nthe repository could not be read: {intent['error']}"
     return head

@@ -140,6 +140,14 @@ class Checkout:
             return False
         raise failed(self.where, args, ran)
 
+    def count(self, older: CommitId, newer: CommitId) -> int:
+        """How many commits `newer` has that `older` has not."""
+        return int(ask(self.where, "rev-list", "--count", newer, f"^{older}", "--").text)
+
+    def remotes(self) -> tuple[str, ...]:
+        """Names of remotes, sorted."""
+        return tuple(sorted(ask(self.where, "remote").text.split()))
+
     def changed(self, older: CommitId, newer: CommitId) -> tuple[str, ...]:
         """Paths of the intent folders that differ between two commits, sorted."""
         args = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", older, newer, "--")
