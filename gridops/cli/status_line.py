@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Doc = dict[str, Any]
 BEHIND, APART, UNKNOWN = "behind", "apart", "unknown"
 SOON_MS = 300_000
-"""A commit younger than that may simply not have been fetched by the controller yet. Double: a branch that is withheld is
-noticed later; half: every push to a slowly fetched remote alarms somebody."""
+"""A commit younger than that may simply not have been fetched by the controller yet. Double: a branch that is withheld
+is noticed later; half: every push to a slowly fetched remote alarms somebody."""
 
 
 def compared(directory: Path, intent: Doc) -> Doc | None:
@@ -45,7 +45,7 @@ def compared(directory: Path, intent: Doc) -> Doc | None:
         if checkout.is_ancestor(CommitId(accepted), commit):
             document = _document(BEHIND, name, commit, accepted, checkout.count(CommitId(accepted), commit))
             checked = intent.get("checked")
-            document["late"] = bool(checked) and parse_instant(checked) > checkout.committed_ms(commit) + SOON_MS
+            document["late"] = checked is not None and parse_instant(checked) > checkout.committed_ms(commit) + SOON_MS
             return document
         return None if checkout.is_ancestor(commit, CommitId(accepted)) else _document(APART, name, commit, accepted)
     except GridopsError:
