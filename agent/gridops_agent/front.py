@@ -12,7 +12,7 @@ import asyncio
 import hmac
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
@@ -20,7 +20,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import aiohttp
 from aiohttp import web
 
 from gridops.base import limits
@@ -35,15 +34,14 @@ from gridops_agent.core.protection import Verdict
 from gridops_agent.engines.base import Door
 from gridops_agent.front_asked import Refused
 from gridops_agent.front_entrance import Entrance, patient
-from gridops_agent.front_outcomes import UNREACHABLE, Outcomes
+from gridops_agent.front_flights import Flights
+from gridops_agent.front_outcomes import Outcomes
 from gridops_agent.front_prompts import Prompts
+from gridops_agent.front_stream import Passing, open_upstream
 
 OPENAI = "openai"
 RETRY_AFTER_S = 2
 _LATER: Mapping[str, str] = MappingProxyType({"Retry-After": str(RETRY_AFTER_S)})
-_PASSED_UP = frozenset({"accept", "content-type", "traceparent", "tracestate", "x-request-id", "user-agent"})
-_PASSED_DOWN = frozenset({"content-type", "cache-control", "x-request-id", "retry-after"})
-_UPSTREAM = aiohttp.ClientTimeout(total=None, connect=10, sock_read=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +56,8 @@ class Route:
     """False while it drains: what is in flight ends, nothing new begins."""
     lanes: int = 1
     """What its engine works on at once; a throttled host lets in a share of it."""
+    patience_ms: int | None = None
+    """How long an engine that says nothing at all is waited for. None: for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +89,21 @@ class Front:
         """The host's word about itself, set by the protection loop: what it says here holds at once."""
         self.is_local = False
         """Only this machine can reach it."""
-        self.in_flight: Counter[Digest] = Counter()
+        self.flights = Flights()
         self.outcomes = Outcomes(SystemClock().monotonic_ms)
         self.arriving: set[asyncio.Timeout] = set()
         """The patience with each authorised request whose body is not whole yet; it belongs to no residency so far."""
-        self._http: aiohttp.ClientSession | None = None
+        self._passing: Passing | None = None
         self._runner: web.AppRunner | None = None
         self._entrance: Entrance | None = None
         self._busy: set[asyncio.BaseProtocol] = set()
         """Connections that work on a request; each works on one at a time."""
         self._closing = False
+
+    @property
+    def in_flight(self) -> Counter[Digest]:
+        """Requests by residency."""
+        return self.flights.count
 
     async def open(self, host: str, port: int, tls: ssl.SSLContext) -> int:
         """Listen; returns the port (useful when 0 was asked for). Raises BadSetup when the address cannot be had."""
@@ -121,9 +126,7 @@ class Front:
                 f"the front cannot listen on {host}:{port}: {error.strerror}",
                 hints=("stop what uses the port, or change `front` in agent.toml",),
             ) from error
-        self._http = aiohttp.ClientSession(
-            auto_decompress=False, connector=aiohttp.TCPConnector(limit=0), timeout=_UPSTREAM, trust_env=False
-        )
+        self._passing = Passing(open_upstream(), self.outcomes, self.flights)
         self._prompts.open()
         return opened
 
@@ -142,8 +145,8 @@ class Front:
         if self._runner is not None:
             await self._runner.cleanup()
         await self._prompts.close()
-        if self._http is not None:
-            await self._http.close()
+        if self._passing is not None:
+            await self._passing.http.close()
 
     @web.middleware
     async def _counted(self, request: web.Request, handler: Any) -> web.StreamResponse:
@@ -245,15 +248,14 @@ class Front:
         route = self.choose(key, asked.model, OPENAI)
         body = body if asked.model == route.door.alias else asked.renamed(route.door.alias)
         # No await between the choice and the count: a drain that begins in between would not see this request.
-        self.in_flight[route.body] += 1
+        self.flights.began(route.body)
         trial = self.outcomes.began(route.body)
         try:
-            return await self._stream(request, route, body)
+            assert self._passing is not None
+            return await self._passing.passed(request, route, body)
         finally:
             self.outcomes.left(route.body, trial)
-            self.in_flight[route.body] -= 1
-            if not self.in_flight[route.body]:
-                del self.in_flight[route.body]
+            self.flights.left(route.body)
 
     async def body(self, request: web.Request) -> bytes:
         """The whole body, within its time and its place. Raises Refused; whatever happens its place is free again."""
@@ -278,53 +280,6 @@ class Front:
             raise Refused(413, "request_too_large", f"at most {limits.FRONT_BODY_BYTES} bytes") from error
         finally:
             self.arriving.discard(patience)
-
-    async def _stream(self, request: web.Request, route: Route, body: bytes) -> web.StreamResponse:
-        assert self._http is not None
-        headers = {n: v for n, v in request.headers.items() if n.lower() in _PASSED_UP} | route.door.headers
-        url = f"{route.door.url}/v1/{request.match_info['path']}"
-        try:
-            upstream = await self._http.post(url, data=body, headers=headers, allow_redirects=False)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            self.outcomes.ended(route.body, UNREACHABLE)
-            raise Refused(502, "engine_unreachable", "the model's engine does not answer") from error
-        try:
-            down = {n: v for n, v in upstream.headers.items() if n.lower() in _PASSED_DOWN}
-            answer = web.StreamResponse(status=upstream.status, headers=down)
-            await answer.prepare(request)
-            try:
-                async for chunk in upstream.content.iter_any():
-                    await _taken(answer.write(chunk))
-                self.outcomes.ended(route.body, upstream.status)
-                await _taken(answer.write_eof())
-            except _Stalled:
-                # Nobody reads any more, and so nobody can be told. The engine has done nothing wrong.
-                if request.transport is not None:
-                    request.transport.abort()
-                return answer
-            except (aiohttp.ClientError, OSError):
-                if request.transport is not None and not request.transport.is_closing():
-                    self.outcomes.ended(route.body, UNREACHABLE)
-                # The engine ended in the middle: closing without the last chunk tells the client that it was cut.
-                if request.transport is not None:
-                    request.transport.abort()
-            return answer
-        finally:
-            upstream.close()
-
-
-class _Stalled(Exception):
-    """A caller takes nothing of its answer any more."""
-
-
-async def _taken(writing: Awaitable[None]) -> None:
-    """Wait until a caller has made room for what comes next. Raises _Stalled after the patience of the front: a machine
-    that was closed over its answer would otherwise keep an engine from the owner of this host for ever."""
-    try:
-        async with asyncio.timeout(limits.FRONT_STALL_MS / 1_000):
-            await writing
-    except TimeoutError as error:
-        raise _Stalled from error
 
 
 def _is_loopback(host: str) -> bool:

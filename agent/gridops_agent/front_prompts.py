@@ -111,7 +111,7 @@ class Prompts:
         if self._waiting[route.body] >= limits.FRONT_PROMPTS:
             raise Refused(503, "overloaded", "too many prompts wait there already", _LATER)
         # No await between the choice and the count: a drain that begins in between would not see this prompt.
-        front.in_flight[route.body] += 1
+        front.flights.began(route.body)
         self._waiting[route.body] += 1
         sent = _Sent(route, str(uuid4()), {}, front.outcomes.began(route.body))
         try:
@@ -174,10 +174,10 @@ class Prompts:
     def _left(self, sent: _Sent) -> None:
         body, front = sent.route.body, self._front
         front.outcomes.left(body, sent.trial)
-        for counter in (front.in_flight, self._waiting):
-            counter[body] -= 1
-            if not counter[body]:
-                del counter[body]
+        front.flights.left(body)
+        self._waiting[body] -= 1
+        if not self._waiting[body]:
+            del self._waiting[body]
 
     async def _tidy(self, sent: _Sent) -> None:
         """Old runs leave the service's history: it forgets the oldest, which is the run that brought the workflow."""

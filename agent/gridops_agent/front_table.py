@@ -45,4 +45,5 @@ def _route(held: Held, doors: Doors, alarms: Alarms) -> Route | None:
         door=door,
         admitting=held.state is ResidencyState.READY and not held.offload,
         lanes=held.warm.launch.lanes,
+        patience_ms=held.drain_ms,
     )

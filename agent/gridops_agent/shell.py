@@ -39,6 +39,7 @@ from gridops_agent.engines import engines, services
 from gridops_agent.front import Front
 from gridops_agent.front_opening import open_front
 from gridops_agent.front_outcomes import tell_withdrawn
+from gridops_agent.front_silence import watch_silence
 from gridops_agent.front_table import table_of
 from gridops_agent.gauge import Gauge
 from gridops_agent.hands import Hands
@@ -150,7 +151,7 @@ class Agent:
         releases = Releases(self.memory, self.cards.look, self._platform, self.keepers.processes_of)
         self.hands = Hands(self.config, self.memory, self.keepers, self._platform)
         self.hands.on_file()  # one that cannot be read is no empty one
-        tools = Tools(
+        tools = self.tools = Tools(
             keepers=self.keepers,
             engines=self._engines,
             services=self._services,
@@ -247,6 +248,7 @@ class Agent:
             self._measure_on(),
             self.protection.run(),
             self.sleep.run(),
+            watch_silence(self.tools, self.alarms.warn),
             pulse.run(),
         )
         self._loops = [asyncio.ensure_future(work) for work in works]

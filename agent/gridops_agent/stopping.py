@@ -11,15 +11,22 @@ from collections.abc import Mapping
 import aiohttp
 
 from gridops.base.ids import EngineName, short
+from gridops.base.units import counted
 from gridops_agent.config import Config
 from gridops_agent.core.state import Held
 from gridops_agent.doors import Doors
 from gridops_agent.engines import engines, services
 from gridops_agent.engines.base import Adapter
 from gridops_agent.keep import taken
+from gridops_agent.keep.base import FORCE_STEPS, STOP_STEPS
 from gridops_agent.keep.setup import keepers_of
 from gridops_agent.ledger import Ledger
 from gridops_agent.statefolder import only_one
+
+CUT = "--force ends it all the same: what it works on is cut, and its callers lose their answers"
+SILENT = (
+    f"it runs and does not say whether it is idle: it hangs, or works too hard to answer. Ask again in a while; {CUT}"
+)
 
 
 async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bool]:
@@ -51,10 +58,11 @@ async def stop_engines(config: Config, force: bool) -> tuple[tuple[str, ...], bo
                     lines.append(f"{held.replica}  left alone: {busy}")
                     left = True
                     continue
+                steps = FORCE_STEPS if force else STOP_STEPS
                 if held.handle is not None:
-                    stopped = await keepers.stop(held.body, held.handle)
+                    stopped = await keepers.stop(held.body, held.handle, steps)
                 else:
-                    stopped = await keepers.sweep(held.body, held)
+                    stopped = await keepers.sweep(held.body, held, steps)
                 lines.append(f"{held.replica}  {'stopped' if stopped.gone else stopped.detail}")
                 left = left or not stopped.gone
         for what, body in await keepers.strangers(frozenset(h.body for h in residencies) | given):
@@ -74,5 +82,5 @@ async def _busy(
         return None  # what does not count its work is idle by the front's count, and the front is not there
     count = await engine.busy(http, door)
     if count is None:
-        return "the engine does not say whether it is idle (use --force)"
-    return f"{count} generations are running (use --force to cut them)" if count else None
+        return SILENT
+    return f"{counted(count, 'generation')} running; {CUT}" if count else None

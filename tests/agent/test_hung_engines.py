@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 
 from gridops.base.ids import Digest
 from gridops.model.snapshot import HostState, ResidencyState
+from gridops_agent import front_flights, front_silence
 from gridops_agent.shell import Agent
+from gridops_agent.stopping import SILENT, stop_engines
 from gridops_agent.stops import HUNG_S, UNTOLD
 from tests.agent import deaf_server
 from tests.agent.callers import asked, client
@@ -73,6 +76,52 @@ async def test_a_request_that_waits_for_a_hung_engine_is_never_cut(site: Site) -
         waiting.cancel()
         await until(is_(agent, body, ResidencyState.OFFLOADED), "the memory to come back once nobody waits")
         assert site.processes() == []
+
+
+async def test_a_request_to_an_engine_that_hangs_ends_with_the_grace_of_its_profile_and_not_before(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf(site)
+    for module in (front_flights, front_silence):
+        monkeypatch.setattr(module, "LOOK_S", 0.2)
+    async with running(site) as agent, client(agent) as http:
+        watching = asyncio.ensure_future(front_silence.watch_silence(agent.tools, agent.alarms.warn))
+        body = await warm(agent, site, drain_ms=2_000)
+        pid = pid_of(agent, body)
+        waiting = asyncio.ensure_future(http.post("/v1/chat/completions", json=asked()))
+        await until(lambda: agent.front.in_flight[body] == 1, "the request to be in flight")
+        await asyncio.sleep(3)
+        assert not waiting.done(), "it brings nothing for longer than that, and says that it lives"
+        hang(agent, body)
+        answer = await asyncio.wait_for(waiting, 20)
+        assert answer.status == 504
+        assert (await answer.json())["error"]["code"] == "engine_silent"
+        assert agent.front.in_flight[body] == 0
+        assert pid_of(agent, body) == pid, "the engine itself is not touched"
+        assert (
+            "engine_silent: tiny: its engine answered nothing for 2 s; 1 request that waited ended"
+            in agent.alarms.now()
+        )
+        site.readings = dict(HERE)
+        await until(is_(agent, body, ResidencyState.OFFLOADED), "its owner to have the memory, with nothing in flight")
+        watching.cancel()
+
+
+async def test_stop_says_of_an_engine_that_hangs_what_force_costs_and_force_ends_it(site: Site) -> None:
+    deaf(site)
+    async with running(site) as agent:
+        body = await warm(agent, site)
+    (agent.doors.folder(body) / deaf_server.HANGS).touch()
+    lines, left = await stop_engines(site.config, False)
+    assert left
+    assert lines == (f"tiny/1  left alone: {SILENT}",)
+    assert "hangs" in SILENT
+    assert "--force ends it all the same: what it works on is cut, and its callers lose their answers" in SILENT
+    assert len(site.processes()) == 1
+    began = time.monotonic()
+    assert await stop_engines(site.config, True) == (("tiny/1  stopped",), False)
+    assert time.monotonic() - began < 6, "with the time of a force, not that of an orderly end"
+    assert site.processes() == []
 
 
 async def test_an_engine_that_answers_again_in_time_ends_gently_as_an_idle_one(site: Site) -> None:

@@ -211,7 +211,7 @@ def status(
 )
 def stop(
     state: State = None,
-    force: Annotated[bool, typer.Option("--force", help="Do not ask whether work is in flight.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also what works or hangs: work in flight is cut.")] = False,
 ) -> None:
     """End the engines of a host whose agent does not run. `run` starts them again, since they are still wanted."""
     from gridops_agent.stopping import stop_engines

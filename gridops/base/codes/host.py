@@ -118,6 +118,13 @@ ENGINE_HUNG = Code(
     "at the front, which is the only way to it. It was ended; nothing in flight was cut.",
     "Read the engine's log on the host. It is started again when the host takes work.",
 )
+ENGINE_SILENT = Code(
+    "engine_silent",
+    "requests to an engine that hangs were ended",
+    "For as long as its profile grants work to end (`timing.drain`) the engine gave no byte of an answer and did not "
+    "say how it is, asked again and again. What waited for it was ended (504); the engine was not touched.",
+    "Read the engine's log on the host, then take it out: `gridops host drain`, or `gridops-agent stop --force` there.",
+)
 NOT_OURS = Code(
     "not_ours",
     "cannot be proved to be ours",
