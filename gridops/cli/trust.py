@@ -18,7 +18,7 @@ import typer
 
 from gridops.base.errors import Failed
 from gridops.base.ids import PersonName, is_name, short
-from gridops.cli import trust_change, trust_check, trust_commits
+from gridops.cli import trust_catalog, trust_change, trust_check, trust_commits
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import ROOTS, chain_of, key_folder, load_signer
 from gridops.cli.tables import fitted
@@ -70,6 +70,7 @@ def register(app: typer.Typer) -> None:
     trust_change.register(trust)
     trust_check.register(trust)
     trust_commits.register(trust)
+    trust_catalog.register(trust)
     app.add_typer(trust, name="trust")
 
 
@@ -123,7 +124,8 @@ def init(
 def show(ctx: typer.Context) -> None:
     context = context_of(ctx)
     chain = chain_of(context.directory)
-    context.emit({"text": lambda: _shown(context, words(chain)), "json": lambda: dump_json(document(chain))})
+    lines = [*words(chain), *trust_catalog.shown_with(chain, context.directory)]
+    context.emit({"text": lambda: _shown(context, lines), "json": lambda: dump_json(document(chain))})
 
 
 def _ring(person: PersonName, context: Context) -> Ring:

@@ -24,14 +24,17 @@ from gridops.cli.trust_words import document, words
 from gridops.controller.statedir import NEXT_SEED, SEED, StateDir, default_state
 from gridops.disk.atomic import write_atomic
 from gridops.disk.keyring import create_secret
+from gridops.files.trusted import CATALOG
 from gridops.trust import amend
 from gridops.trust.draft import Draft, read_draft
-from gridops.trust.envelope import countersign
+from gridops.trust.envelope import countersign, kind_of
 from gridops.trust.found import renewed_root
 from gridops.trust.keys import PersonSigner, PublicKey, parse_key
+from gridops.trust.release import KnownCatalog, again
 from gridops.trust.root import RoleName, Root, RootChain, seal_root
 
 DRAFT = Path("policies/trust/draft.json")
+CATALOG_DRAFT = Path("policies/trust/catalog.draft.json")
 CONTROLLER = "controller"
 
 Named = Annotated[str, typer.Argument(metavar="NAME", help="A person, as the root calls them.")]
@@ -57,7 +60,7 @@ def register(trust: typer.Typer) -> None:
         rotate
     )
     trust.command("demand", epilog=DEMAND, help="Say how many people must sign as a role.")(demand)
-    trust.command("sign", epilog=SIGN, help="Add your signature to a root document that waits for more.")(sign)
+    trust.command("sign", epilog=SIGN, help="Add your signature to a root document, or to a catalog.")(sign)
 
 
 def renew(ctx: typer.Context) -> None:
@@ -126,14 +129,21 @@ def sign(
     context = context_of(ctx)
     context.check(("text", "json"))
     directory = root_of(context.directory)
-    path = file if file is not None else directory / DRAFT
+    there = [directory / DRAFT, directory / CATALOG_DRAFT]
+    path = file if file is not None else next((p for p in there if p.exists()), directory / DRAFT)
     try:
         text = path.read_text("utf-8")
     except OSError as error:
         raise Failed(
-            f"{path}: no root document waits here", hints=("make one: gridops trust renew, add, revoke or rotate",)
+            f"{path}: no root document waits here, and no catalog",
+            hints=("make one: gridops trust renew, add, revoke, rotate or catalog",),
         ) from error
     chain = chain_of(directory)
+    if kind_of(text) == "catalog":
+        from gridops.cli import trust_catalog  # it makes roots too, by what stands here
+
+        trust_catalog.sign(context, chain, path, text)
+        return
     _signed(context, chain, read_draft(chain, text), "Sign the next root")
 
 
@@ -190,6 +200,10 @@ def _written(context: Context, chain: RootChain, draft: Draft, why: str) -> None
     (directory / DRAFT).unlink(missing_ok=True)
     context.emit({"text": lambda: _shown(context, [f"Wrote {written}", *words(new)]), "json": lambda: _json(new)})
     context.say(f"commit it: git add policies/trust && git commit -m '{why}'")
+    if (directory / CATALOG).exists():
+        known = again(KnownCatalog(1, (directory / CATALOG).read_text("utf-8").strip()), new)
+        if known.floor and known.catalog is None:
+            context.say(f"with this root the catalog counts no more: gridops trust sign {CATALOG}, in the same commit")
 
 
 def waiting(draft: Draft) -> list[str]:

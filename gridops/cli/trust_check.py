@@ -24,14 +24,19 @@ from gridops.cli.doctor import Finding, finding_lines, findings_document
 from gridops.cli.output import Context, context_of, dump_json
 from gridops.cli.person import ROOTS, chain_of, key_folder
 from gridops.cli.tables import fitted
+from gridops.cli.trust_catalog import found_by_doctor
+from gridops.cli.trust_catalog import state_of as state_of_catalog
+from gridops.cli.trust_catalog import waiting as waiting_catalog
 from gridops.cli.trust_change import DRAFT, state_of, waiting
 from gridops.cli.trust_commits import commits
 from gridops.disk.keyring import read_secret
+from gridops.files.catalogs import without
 from gridops.files.load import load
 from gridops.files.tree import WorkingTree
 from gridops.trust.draft import read_draft
 from gridops.trust.envelope import kind_of, split, verified
 from gridops.trust.keys import PublicKey, parse_key
+from gridops.trust.release import read_catalog
 from gridops.trust.root import RoleName, RootChain
 
 _ROLES = {
@@ -85,6 +90,10 @@ def verify(
         draft = read_draft(chain, text)
         _emit(context, waiting(draft), state_of(draft))
         return
+    if kind == "catalog":
+        released = read_catalog(chain, text.strip())
+        _emit(context, waiting_catalog(released, chain), state_of_catalog(released))
+        return
     sealed = split(text, kind=kind)
     keys = dict(_trusted(chain, kind, directory))
     signers = [keys[key] for key in verified(sealed, kind, tuple(keys))]
@@ -110,13 +119,8 @@ def doctor(ctx: typer.Context) -> int:
     context.check(("text", "json"))
     directory = root_of(context.directory)
     chain = chain_of(directory)
-    found = [
-        *_root(chain),
-        *_people(chain, directory),
-        *_waiting(chain, directory),
-        *_keys(),
-        *commits(chain, directory),
-    ]
+    found = [*_root(chain), *_people(chain, directory), *_waiting(chain, directory)]
+    found += [*_catalog(chain, directory), *_keys(), *commits(chain, directory)]
     context.emit({"text": lambda: "\n".join(finding_lines(found)), "json": lambda: dump_json(findings_document(found))})
     return exits.FAILED if any(f.level == "fail" for f in found) else exits.OK
 
@@ -146,7 +150,7 @@ def _trusted(chain: RootChain, kind: str, directory: Path) -> Iterator[tuple[Pub
         for key in keys:
             yield key, f"{chain.holder(key) or 'controller, before a rotation'} ({_ROLES[kind].value})"
     else:
-        for one in load(WorkingTree(directory)).desired.keys:
+        for one in load(without(WorkingTree(directory))).desired.keys:
             for text in () if one.expunged else (one.key, *one.previous):
                 yield parse_key(text), f"host {one.host}"
 
@@ -183,7 +187,7 @@ def _people(chain: RootChain, directory: Path) -> Iterator[Finding]:
             yield Finding("ok", f"{name}: {role.threshold} of {', '.join(people)}")
     approvers = chain.root.role(RoleName.APPROVER)
     known = {entry.holder for entry in approvers.keys} if approvers is not None else set()
-    roster = {p for role in load(WorkingTree(directory)).desired.approvals.roles for p in role.people}
+    roster = {p for role in load(without(WorkingTree(directory))).desired.approvals.roles for p in role.people}
     for person in sorted(roster - known):
         hint = f"gridops trust add {person} --key FILE.pub"
         yield Finding("warn", f"policies/approvals.yaml names {person}, who is no approver in the root", hint)
@@ -200,6 +204,12 @@ def _waiting(chain: RootChain, directory: Path) -> Iterator[Finding]:
             yield Finding(
                 "warn", f"root {draft.root.version} waits for {', '.join(draft.may_sign)}", "gridops trust sign"
             )
+
+
+def _catalog(chain: RootChain, directory: Path) -> Iterator[Finding]:
+    said = found_by_doctor(chain, directory)
+    if said is not None:
+        yield Finding(*said)
 
 
 def _keys() -> Iterator[Finding]:

@@ -74,8 +74,15 @@ class EngineFacts:
     source: str | None = None
     """The form of its source, as a regular expression; None: any that hosts fetch from."""
     source_says: str = ""
+    variables: tuple[str, ...] = ()
+    """Names of every variable that its adapter may set for it, sorted: what a signed entry has to let through."""
 
 
+_SERVED = (
+    *("CUDA_VISIBLE_DEVICES", "DO_NOT_TRACK", "HF_HUB_OFFLINE", "ROCR_VISIBLE_DEVICES", "TRANSFORMERS_OFFLINE"),
+    "ZE_AFFINITY_MASK",
+)
+_VLLM = ("VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND", "VLLM_NO_USAGE_STATS")
 _TEXT = frozenset({Modality.TEXT, Modality.EMBEDDING})
 
 ENGINES: Mapping[str, EngineFacts] = {
@@ -91,6 +98,7 @@ ENGINES: Mapping[str, EngineFacts] = {
             "tensor_split": Values(form=r"\d{1,6}(\.\d{1,6})?(,\d{1,6}(\.\d{1,6})?){0,63}"),
             "threads": _from(1, 4096), "threads_batch": _from(1, 4096), "ubatch": _SIZE, "warmup": _SWITCH,
         },
+        variables=("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
     ),
     "comfyui": EngineFacts(
         formats=frozenset({"workflow"}),
@@ -119,6 +127,7 @@ ENGINES: Mapping[str, EngineFacts] = {
         shards=frozenset({"tensor", "pipeline"}),
         cuts_cpus=False,
         needs="config.json",
+        variables=_SERVED,
     ),
     "vllm": EngineFacts(
         formats=frozenset({"safetensors"}),
@@ -133,5 +142,6 @@ ENGINES: Mapping[str, EngineFacts] = {
         shards=frozenset({"tensor", "pipeline"}),
         cuts_cpus=False,
         needs="config.json",
+        variables=tuple(sorted((*_SERVED, *_VLLM))),
     ),
 }  # fmt: skip

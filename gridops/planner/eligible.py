@@ -38,6 +38,7 @@ BACKEND_KINDS: dict[str, tuple[DeviceKind, ...]] = {
 }
 """Which kind of device a backend uses, preferred first. A backend without a line here runs nowhere."""
 
+SIGN_IT = "to sign it: gridops trust catalog"
 SPLITS_BY = {"mindie": "tensor", "sglang": "tensor", "vllm": "tensor"}
 """How an engine cuts a model over several devices when nobody says. Others may cut by layers, which divides nothing."""
 
@@ -206,7 +207,7 @@ def _way(asked: Wanted, view: HostView) -> Way | HostLine:
             return _line(view, codes.HOST_MEMORY_UNKNOWN, "it declares no cpu or unified device")
         unsigned = asked.unsigned(backend, here, shared=view.ram in rooms)
         if unsigned is not None:
-            first = first or _line(view, codes.NOT_IN_CATALOG, f"config {config.name}: {unsigned}")
+            first = first or _line(view, codes.NOT_IN_CATALOG, f"config {config.name}: {unsigned} ({SIGN_IT})")
             continue
         return Way(asked.launch(backend), here, rooms, is_gpu_work(backend))
     assert first is not None, "_refused admitted a host without any backend of the config"

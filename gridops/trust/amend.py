@@ -109,6 +109,14 @@ def demanding(chain: RootChain, name: RoleName, threshold: int, now_ms: int) -> 
     return _next(chain, kept, now_ms)
 
 
+def asking(chain: RootChain, version: int, now_ms: int) -> Root:
+    """Every host asks for a catalog of this version or later, also one that joins later; 0: none asks for any more."""
+    if chain.root.catalog == version:
+        said = "asks for none already" if version == 0 else f"asks for catalog {version} already"
+        raise Refusal(codes.ROOT_AMENDMENT.code, f"root {chain.root.version} {said}")
+    return replace(renewed_root(chain, now_ms), catalog=version)
+
+
 def next_controller(chain: RootChain, key: PublicKey, *, stolen: bool, now_ms: int) -> Root:
     """The controller's next key. Beside the present one; or, when that was stolen, in its place and in a new epoch.
 

@@ -77,7 +77,8 @@ def _by_nearest(catalog: Catalog, start: Start, program: Program | None) -> str 
     launch = start.launch
     if not (is_name(launch.profile) and is_name(launch.config)):
         return f"{launch.profile[:80]!r} with config {launch.config[:80]!r} is no name of a model"
-    far, nearest = -1, f"catalog {catalog.version} has no entry for {launch.engine} at all"
+    name = f"{launch.profile}/{launch.config}"
+    far, nearest = (-1, False), f"catalog {catalog.version} has no entry for {launch.engine} at all"
     for entry in catalog.entries:
         if entry.engine != launch.engine:
             continue
@@ -88,8 +89,8 @@ def _by_nearest(catalog: Catalog, start: Start, program: Program | None) -> str 
             passed += 1
         if no is None:
             return None
-        if passed > far:
-            far, nearest = passed, f"catalog {catalog.version}, entry {entry.name}: {no}"
+        if (passed, entry.name == name) > far:  # of two as near, the one that is called so
+            far, nearest = (passed, entry.name == name), f"catalog {catalog.version}, entry {entry.name}: {no}"
     return nearest
 
 

@@ -67,7 +67,7 @@ def renewed_root(chain: RootChain, now_ms: int) -> Root:
 CAN = {
     RoleName.ROOT: "decides who holds every other key; use it a few times a year and keep it off this machine",
     RoleName.CHANGE: "signs commits where they must be signed; where not, the accepted branch speaks for intent",
-    RoleName.RELEASE: "says what may run at all once there is a catalog; until then any profile may",
+    RoleName.RELEASE: "signs the catalog, which says what may run at all; until there is one any profile may",
     RoleName.APPROVER: "approves plans, invites hosts, freezes and thaws a scope",
     RoleName.CONTROLLER: "sends commands to hosts inside what was approved or allowed; cannot approve or admit a host",
 }

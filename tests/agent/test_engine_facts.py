@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from gridops.files.engine_facts import ENGINES, Values
 from gridops.model.plan import Launch
 from gridops.model.profile import Artifact, ArtifactFile, DeviceNeed, EngineArg, Modality
 from gridops_agent.engines import engines, services, sglang, vllm
-from gridops_agent.engines.base import Engine, Service
+from gridops_agent.engines.base import Engine, Service, Start
 from gridops_agent.engines.llama_flags import FLAGS
 
 ADAPTERS: dict[str, Engine | Service] = {
@@ -113,6 +114,20 @@ def test_an_artifact_has_the_files_that_the_adapter_asks_for(name: str) -> None:
     for source in ("ollama://llama3.2:3b", "ollama://llama3.2", "https://models.example/x", None):
         fits = facts.source is None or (source is not None and re.fullmatch(facts.source, source) is not None)
         assert objects(replace(launch, artifact=replace(launch.artifact, source=source))) != fits, (name, source)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_variables_that_a_signed_entry_lets_through_are_those_that_the_adapter_sets(name: str) -> None:
+    """Over every argument that may be one; a service gets none from us."""
+    adapter, launch = ADAPTERS[name], good(name)
+    found: set[str] = set()
+    for backend in ("cpu", "cuda", "rocm", "xpu", "metal"):
+        for argument, values in ENGINES[name].args.items():
+            said = sorted(values.words) or ([str(values.low)] if values.low <= values.high else ["0-3"])
+            made = replace(launch, backend=backend, args=(EngineArg(name=argument, value=said[0]),))
+            start = Start(launch=made, model=Path("/m/config.json"), port=1, key_file=Path("/k"), gpus=("GPU-1",))
+            found |= set(adapter.environment(start)) if hasattr(adapter, "environment") else set()
+    assert tuple(sorted(found)) == ENGINES[name].variables
 
 
 def test_every_modality_is_served_by_some_engine_and_no_engine_by_all() -> None:
