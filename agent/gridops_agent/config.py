@@ -23,6 +23,8 @@ from gridops_agent.keep.ways import Ways, read_ways, ways_lines
 
 LOCK = "agent.lock"
 """Held by the one agent that runs on a state folder."""
+_HEAD = "# Written by `gridops-agent join`, down to its last line."
+_END = "# end of agent.toml"
 DEFAULT_PORTS = (18300, 18399)
 DEFAULT_FRONT = "127.0.0.1:0"
 _KEYS = frozenset(
@@ -143,7 +145,8 @@ def read_config(state: Path) -> Config:
     """The configuration of a state folder. Raises BadSetup that names the file, the key and what is expected."""
     file = state / "agent.toml"
     try:
-        raw = tomllib.loads(file.read_text("utf-8"))
+        text = file.read_text("utf-8")
+        raw = tomllib.loads(text)
     except FileNotFoundError as error:
         raise BadSetup(
             f"{file} is missing: this host has not joined a fleet",
@@ -158,6 +161,10 @@ def read_config(state: Path) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         hint = "mend it by hand, or bring it back from a copy: join wrote it once and nothing rewrites it"
         raise BadSetup(f"{file} is not TOML: {error}", hints=(hint,)) from error
+    if text.startswith(_HEAD) and _END not in text.splitlines():
+        # What is missing would be taken as never said: the whole machine's memory instead of a share of it.
+        hint = "bring it back from a copy; or mend it, and end it with that line"
+        raise BadSetup(f"{file} is cut off: its last line, `{_END}`, is missing", hints=(hint,))
     unknown = sorted(raw.keys() - _KEYS)
     if unknown:
         raise BadSetup(f"{file}: unknown key `{unknown[0]}`; known are {', '.join(sorted(_KEYS))}")
@@ -194,7 +201,7 @@ def _config(state: Path, raw: Mapping[str, Any]) -> Config:
 def write_config(config: Config) -> None:
     """Write `agent.toml`. Raises Failed."""
     lines = [
-        "# Written by `gridops-agent join`. What is local to this host; nothing here is a secret.",
+        f"{_HEAD} What is local to this host; nothing here is a secret.",
         f"controller = {_quoted(config.controller)}",
         f"host = {_quoted(config.host)}",
         f"fleet = {_quoted(config.fleet)}",
@@ -209,6 +216,7 @@ def write_config(config: Config) -> None:
         lines.append("route_external = true")
     lines += ways_lines(replace(config.ways, commands=config.engine_command))
     lines += settings_lines(config.artifacts)
+    lines.append(_END)
     write_atomic(config.file, ("\n".join(lines) + "\n").encode())
 
 

@@ -262,12 +262,20 @@ class Ledger:
                 from_bytes(KINDS[kind], value)
             except (KeyError, Malformed) as error:  # just what was written, and not by us
                 raise _newer(self._folder, f"row {kind}/{key}: {error}"[:300]) from error
-        if self._one("identity", Identity) != identity:
-            raise _Damaged("it belongs to another host, fleet or host key")
         kept = tuple(row for _, row in self._rows("receipt", Receipt))
         broken = broken_chain(kept, self._one("receipts", ReceiptsRow))
         if broken is not None:
             raise _Damaged(broken)
+        whose = self._one("identity", Identity)
+        if whose is None:
+            raise _Damaged("it names no host")
+        if whose != identity:
+            # It is whole, so what changed is what says who we are: nothing is set aside for that.
+            raise BadSetup(
+                f"{self._folder / 'ledger.sqlite'} is that of host {whose.host} with key {whose.host_key}, but "
+                f"agent.toml says {identity.host} and keys/host.seed is key {identity.host_key}",
+                hints=("bring back the agent.toml and the keys/host.seed of this host, or join with another --state",),
+            )
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -19,7 +19,7 @@ from gridops.base import limits
 from gridops.base.codes import protection as codes
 from gridops.base.errors import GridopsError
 from gridops.base.record import Malformed, from_bytes, record, to_bytes
-from gridops.disk.atomic import failed, sync_directory, write_atomic
+from gridops.disk.atomic import failed, read_checked, sync_directory, write_checked
 from gridops_agent.core.protection import Override, OverrideKind
 
 NOTE = "override"
@@ -91,7 +91,7 @@ def say(path: Path, wish: Wish, clock: Hours) -> Word:
         boot_ms=clock.boottime_ms(),
         for_ms=wish.for_ms,
     )
-    write_atomic(path, to_bytes(word), mode=0o600)
+    write_checked(path, to_bytes(word))
     return word
 
 
@@ -150,8 +150,7 @@ class Overrides:
 
 def _read(path: Path) -> Word | Override | None:
     try:
-        with path.open("rb") as file:
-            return from_bytes(Word, file.read(FILE_BYTES))
+        return from_bytes(Word, read_checked(path, FILE_BYTES))
     except FileNotFoundError:
         return None
     except (OSError, Malformed, ValueError) as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from gridops.base.errors import BadSetup
 from gridops.base.ids import CommitId, Digest, HostId, short
 from gridops.base.record import Malformed, from_bytes, record, to_bytes
-from gridops.disk.atomic import sync_directory, write_atomic
+from gridops.disk.atomic import read_checked, sync_directory, write_checked
 from gridops.disk.failpoint import point
 from gridops.disk.keyring import create_secret, read_secret
 from gridops.protocol.messages import GatewayKey
@@ -87,16 +87,16 @@ class StateDir:
         """What was in force when the newest commit was accepted; None before the first."""
         path = self.path / ACCEPTED
         try:
-            return from_bytes(Kept, path.read_bytes())
+            return from_bytes(Kept, read_checked(path))
         except FileNotFoundError:
             return None
-        except Malformed as error:
+        except (Malformed, ValueError) as error:
             hints = ("a controller that knows its journal writes it again: move it away, and start",)
             raise BadSetup(f"{path}: cannot be read: {error}", hints=hints) from error
 
     def keep_accepted(self, kept: Kept) -> None:
         if self.accepted() != kept:
-            write_atomic(self.path / ACCEPTED, to_bytes(kept))
+            write_checked(self.path / ACCEPTED, to_bytes(kept))
 
     def check_tls(self) -> None:
         """Both halves are there, and the private one is private."""

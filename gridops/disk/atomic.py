@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -15,6 +16,9 @@ from pathlib import Path
 from gridops.base.errors import Failed, NoRoom
 from gridops.disk.failpoint import point
 
+CHECKED_BYTES = 1 << 20
+"""The most that is read of a file with a sum."""
+_SUM = b"\n# sha256 "
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -41,6 +45,21 @@ def write_atomic(path: str | os.PathLike[str], content: bytes, mode: int = 0o644
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def write_checked(path: str | os.PathLike[str], content: bytes, mode: int = 0o600) -> None:
+    """The same, with a sum behind the content by which `read_checked` finds a change. Raises Failed."""
+    write_atomic(path, content + _SUM + hashlib.sha256(content).hexdigest().encode() + b"\n", mode)
+
+
+def read_checked(path: str | os.PathLike[str], most: int = CHECKED_BYTES) -> bytes:
+    """Its content. Raises OSError, or ValueError when it is not what was written. One without a sum is an older one."""
+    with open(path, "rb") as file:
+        raw = file.read(most + len(_SUM) + 65)
+    content, mark, told = raw.partition(_SUM)
+    if mark and told != hashlib.sha256(content).hexdigest().encode() + b"\n":
+        raise ValueError("its check sum says that it is not what was written")
+    return content
 
 
 def sync_directory(directory: str | os.PathLike[str]) -> None:

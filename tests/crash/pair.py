@@ -29,6 +29,7 @@ from gridops.controller.core.rows import BodyQueued, Distrusted, OutboxSet, Rece
 from gridops.controller.writer import Writer
 from gridops.disk.failpoint import NAME
 from gridops.disk.keyring import create_secret
+from gridops.model.action import Warm
 from gridops.protocol.messages import Outcome, Receipt, Term
 from gridops.store.journal import Journal
 from gridops.trust.keys import MachineSigner
@@ -360,3 +361,12 @@ def _once(pair: Pair, kept: tuple[Receipt, ...]) -> None:
     done = {r.body for r in kept if r.outcome is Outcome.SUCCEEDED}
     for body, pids in pair.spawned.items():
         assert len(pids) == 1 or body in done, f"{body} was started {len(pids)} times: {pair.ends}"
+
+
+def launch_of(state: Path) -> Any:
+    """The launch of the first engine that was commanded, by a look beside the running controller."""
+    database = sqlite3.connect(f"file:{state / 'journal.sqlite'}?mode=ro", uri=True, timeout=2)
+    rows = database.execute("SELECT value FROM rows WHERE kind = 'body_queued' ORDER BY n").fetchall()
+    database.close()
+    bodies = [decode("body_queued", json.loads(raw)) for (raw,) in rows]
+    return next(b.body.action.launch for b in bodies if isinstance(b, BodyQueued) and isinstance(b.body.action, Warm))

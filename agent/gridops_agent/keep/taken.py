@@ -12,7 +12,7 @@ from gridops.base import limits
 from gridops.base.errors import BadSetup, Busy
 from gridops.base.ids import Digest
 from gridops.base.record import Malformed, from_bytes, record, to_bytes
-from gridops.disk.atomic import write_atomic
+from gridops.disk.atomic import read_checked, write_checked
 from gridops.disk.keyring import read_secret
 from gridops_agent.core.state import Handle
 
@@ -56,8 +56,9 @@ def read(path: Path) -> Hands:
     if not path.exists():
         return Hands()
     try:
-        return from_bytes(Hands, read_secret(path))
-    except Malformed as error:
+        read_secret(path)  # nobody else may say what is ours to stop
+        return from_bytes(Hands, read_checked(path))
+    except (Malformed, ValueError) as error:
         raise BadSetup(f"{path} cannot be read: {error}", hints=(f"move it away: mv {path} {path}.broken",)) from error
 
 
@@ -67,4 +68,4 @@ def write(path: Path, hands: Hands) -> None:
         raise Busy(f"{len(hands.taken)} engines are taken over, {limits.EXTERNAL_ENGINES} are the most")
     newest = sorted(hands.given, key=lambda g: -g.at_ms)[: limits.GIVEN_BACK_KEPT]
     kept = Hands(taken=hands.taken, given=tuple(sorted(newest, key=lambda g: g.body)))
-    write_atomic(path, to_bytes(kept), mode=0o600)
+    write_checked(path, to_bytes(kept))
