@@ -275,10 +275,11 @@ def _proposal(view: View, book: ScopeBook) -> d.ProposalDoc | None:
 
 def _needs(view: View, of: Plan) -> tuple[d.NeedDoc, ...]:
     policy = view.roster.desired.approvals
+    barred = applying.authors(view.state, policy, of.scope)
     found = []
     for risk in sorted({x.risk for x in of.to_do}, key=list(Risk).index):
         need, people = applying.needs(view.soft.chain, policy, risk)
-        found.append(d.NeedDoc(risk=risk.value, need=need, people=tuple(sorted(people))))
+        found.append(d.NeedDoc(risk=risk.value, need=need, people=tuple(sorted(people - barred))))
     return tuple(found)
 
 

@@ -278,10 +278,7 @@ def _risks(_read: Read, made: dict[str, Any], _reader: Reader) -> ApprovalPolicy
     return ApprovalPolicy(risks=needs, **made)
 
 
-def _author_rule(read: Read, reader: Reader) -> None:
-    if read.get("author_may_approve") is False:
-        message = "this needs signed commits, which are not verified yet"
-        reader.error(sense_codes.NOT_OFFERED, read.node("author_may_approve"), message, "write true")
+def _accept_rule(read: Read, reader: Reader) -> None:
     accept = read.get("accept")
     for value, node in zip(accept.values, accept.nodes, strict=True) if accept is not None else ():
         if value == "forge_review":
@@ -315,8 +312,12 @@ APPROVALS = Block(
     ),
     Field("expire", Span(low=1_000), "How long an approval waits for its plan to become the target.", "expire_ms"),
     Field("execute_within", Span(low=1_000), "How long the target carries that authority.", "execute_within_ms"),
-    Field("author_may_approve", Flag(), "Whether the author of a commit may approve what it causes."),
+    Field(
+        "author_may_approve",
+        Flag(),
+        "Whether who signs a commit may approve what it causes.",
+    ),
     Field("accept", ListOf(Choice(("signature", "forge_review")), filled=True), "What counts as an approval."),
-    rules=(_author_rule,),
+    rules=(_accept_rule,),
     make=_risks,
 )

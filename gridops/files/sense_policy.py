@@ -28,6 +28,7 @@ def judge(found: Gathered, tree: Tree) -> None:
     if approvals is not None:
         _roles(approvals)
         _people(approvals, found, tree)
+        _authors(approvals, found, tree)
     budgets = found.policies.get("Budgets")
     if budgets is not None:
         _prices(found, budgets)
@@ -79,18 +80,35 @@ def _people(approvals: Declared, found: Gathered, tree: Tree) -> None:
                 )
 
 
+def _authors(approvals: Declared, found: Gathered, tree: Tree) -> None:
+    """Who wrote a commit is known only where commits are signed; elsewhere a name in it is a claim."""
+    if (
+        approvals.read.get("author_may_approve") is False
+        and _newest_root(found, tree).get("signed_commits") is not True
+    ):
+        message = "who wrote a commit is known only where commits are signed, and the root does not demand that"
+        hint = "write true, or: gridops trust commits signed"
+        approvals.reader.error(codes.NOT_OFFERED, approvals.read.node("author_may_approve"), message, hint)
+
+
 def _root_people(found: Gathered, tree: Tree) -> set[str]:
     """Approvers of the newest root document; read for spelling only, so nothing is verified here."""
-    numbered = [(int(stem), path) for path in found.trust_roots if (stem := _stem(path)).isdigit()]
-    if not numbered:
+    try:
+        roles: list[dict[str, Any]] = _newest_root(found, tree)["roles"]
+        return {str(key["holder"]) for role in roles if role["name"] == "approver" for key in role["keys"]}
+    except (KeyError, TypeError):
         return set()
+
+
+def _newest_root(found: Gathered, tree: Tree) -> dict[str, Any]:
+    """What the newest root document says, whoever signed it; nothing where there is none that can be read."""
+    numbered = [(int(stem), path) for path in found.trust_roots if (stem := _stem(path)).isdigit()]
     try:
         envelope = json.loads(tree.read(max(numbered)[1]))
         root = json.loads(base64.b64decode(envelope["payload"]))
-        roles: list[dict[str, Any]] = root["roles"]
-        return {str(key["holder"]) for role in roles if role["name"] == "approver" for key in role["keys"]}
     except (OSError, ValueError, KeyError, TypeError, binascii.Error, RecursionError):
-        return set()
+        return {}
+    return root if isinstance(root, dict) else {}
 
 
 def _stem(path: str) -> str:

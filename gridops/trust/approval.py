@@ -48,6 +48,8 @@ class Binding:
     scope: ScopeName
     decisions_digest: Digest
     reads: ReadSet
+    authors: frozenset[PersonName] = frozenset()
+    """Who wrote what shall be done, where that bars them from saying yes to it. Their no counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def judge(
             found = _valid(text, chain, binding, now_ms)
             if found.approval.decision == "reject":
                 raise _rejected(found.approval)
-            _require_eligible(found.approval.approver, eligible)
+            _require_eligible(found.approval.approver, eligible, binding.authors)
         except Refusal as fault:
             if fault.code == GO421.code:
                 raise
@@ -153,7 +155,10 @@ def _require_in_time(approval: Approval, now_ms: int) -> None:
         raise Refusal(GO413.code, f"{who} is valid for longer than 7 days, which no approval may be")
 
 
-def _require_eligible(approver: PersonName, eligible: frozenset[PersonName]) -> None:
+def _require_eligible(approver: PersonName, eligible: frozenset[PersonName], authors: frozenset[PersonName]) -> None:
+    if approver in authors:
+        why = "signed a commit behind it, and author_may_approve is false"
+        raise Refusal(GO413.code, f"{approver} may not approve this change ({why})")
     if approver not in eligible:
         raise Refusal(GO413.code, f"{approver} may not approve this change (not on its roster)")
 

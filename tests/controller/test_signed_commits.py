@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gridops.base.errors import BadSetup, ConfigError
-from gridops.controller import intake
+from gridops.base.errors import BadSetup, ConfigError, Refusal
+from gridops.base.ids import PersonName
+from gridops.controller import intake, views
 from gridops.controller.core.modes import drains, permitted
 from gridops.controller.rebuild import rebuild
 from gridops.controller.service import Controller, state_dir
@@ -16,8 +18,10 @@ from gridops.controller.start import ground, known_roots, opening
 from gridops.controller.statedir import ACCEPTED, Kept
 from gridops.model.policy import Mode
 from gridops.trust import amend
+from gridops.trust.approval import Approval, seal_approval
+from gridops.trust.root import RoleName
 from tests.attacks.desk import JON, SignedDesk
-from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, OBSERVE, FakeClock, profile
+from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, OBSERVE, POLICIES, FakeClock, profile
 
 DRAIN = "apiVersion: gridops/v1\nkind: Drain\nhost: alpha\nreason: somebody says so\n"
 BROKEN = {"profiles.d/coder.yaml": "kind: Nonsense\n"}
@@ -196,6 +200,66 @@ def test_what_was_in_force_is_kept_beside_the_journal_at_every_level(signed: Sig
     (signed.fleet.state / ACCEPTED).write_text("rubbish")
     with pytest.raises(BadSetup, match=r"accepted\.json"):
         folder.accepted()
+
+
+def test_who_signed_a_commit_may_be_barred_from_approving_what_it_causes(signed: SignedDesk) -> None:
+    """Until people have approved a plan: then what comes next is again somebody else's. A no of theirs counts."""
+    desk = signed
+    both = {"policies/approvals.yaml": POLICIES["policies/approvals.yaml"].replace("[mira]", "[mira, jon]")}
+    strict = {"policies/approvals.yaml": f"{both['policies/approvals.yaml']}author_may_approve: false\n"}
+    roles = (RoleName.CHANGE, RoleName.APPROVER)
+    desk.writer.push({**desk.next_root(desk.added("jon", JON, *roles)), **both}, desk.mira)
+    desk.writer.push(strict, JON)
+    desk.look()
+    assert desk.force == desk.writer.tip, desk.state.newest_refused
+    desk.settle(2)
+    for name in ("mira", "jon"):
+        with pytest.raises(Refusal) as refusal:
+            desk.apply(approvals=(yes(desk, name),))
+        assert refusal.value.code == "GO413"
+        assert any("author_may_approve is false" in line for line in refusal.value.evidence)
+    assert status(desk).scopes[0].proposal.needs[0].people == ()
+    desk.writer.push({"policies/approvals.yaml": both["policies/approvals.yaml"]}, desk.mira)
+    desk.look()
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    desk.clock.pass_by(1_000)
+    desk.writer.push({"profiles.d/coder.yaml": profile(replicas=2), **strict}, JON)
+    desk.look()
+    desk.writer.push({"README.md": "mira\n"}, desk.mira)
+    desk.look()
+    desk.settle(2)
+    with pytest.raises(Refusal, match="approval missing"):
+        desk.apply(approvals=(yes(desk, "jon"),))
+    assert status(desk).scopes[0].proposal.needs[0].people == ("mira",)
+    desk.restart()
+    desk.settle(2)
+    with pytest.raises(Refusal, match="approval missing"):
+        desk.apply(approvals=(yes(desk, "jon"),))
+    with pytest.raises(Refusal, match="jon rejected"):
+        desk.apply(approvals=(yes(desk, "mira"), yes(desk, "jon", decision="reject")))
+    assert desk.apply(approvals=(yes(desk, "mira"),))["applied"], "what she signed since changed nothing that is meant"
+
+
+def yes(desk: SignedDesk, name: str, **fields: str) -> str:
+    """What a person says to the proposal."""
+    plan = desk.proposal()
+    approval = Approval(
+        fleet=plan.fleet,
+        scope=plan.scope,
+        decisions_digest=plan.decisions_digest,
+        reads=views.plan(desk.controller.view(), plan, desk.controller.signer).binding.reads,
+        decision=fields.get("decision", "approve"),  # type: ignore[arg-type]
+        approver=PersonName(name),
+        issued_ms=desk.now,
+        not_after_ms=desk.now + 600_000,
+    )
+    return seal_approval(approval, desk.mira if name == "mira" else JON)
+
+
+def status(desk: SignedDesk) -> Any:
+    return views.status(desk.controller.view())
 
 
 def test_a_fault_while_reading_is_no_reason_to_believe(signed: SignedDesk, monkeypatch: pytest.MonkeyPatch) -> None:

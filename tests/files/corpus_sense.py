@@ -250,7 +250,7 @@ SENSE: dict[str, Row] = {
         added(APPROVALS, f"{HEAD}kind: Approvals\nauthor_may_approve: false\n"),
         s.NOT_OFFERED,
         f"{APPROVALS}:3:21",
-        "signed commits",
+        "where commits are signed",
     ),
     "review of no forge": Row(
         added(APPROVALS, f"{HEAD}kind: Approvals\naccept: [forge_review]\n"), s.NOT_OFFERED, f"{APPROVALS}:3:10"

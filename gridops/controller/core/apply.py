@@ -14,7 +14,7 @@ from gridops.base import limits
 from gridops.base.codes.control import GO411, GO412, GO416, GO419, GO422, GO423, GO424, GO428, GO429
 from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Busy, Refusal
-from gridops.base.ids import PersonName, PlanId, ProfileName, short
+from gridops.base.ids import PersonName, PlanId, ProfileName, ScopeName, short
 from gridops.base.units import counted, render_instant, render_ms
 from gridops.controller.core import rows as r
 from gridops.controller.core.modes import Permitted, permitted
@@ -88,7 +88,8 @@ def finish(state: State, chain: RootChain, request: OperatorRequest, question: Q
         raise _out_of_date(reviewed, current, state.scope(current.scope).target)
     desired = _desired(state)
     standing = permitted(state, current.scope, now_ms)
-    verdict = approved(chain, desired, current, question.approvals, now_ms)
+    barred = authors(state, desired.approvals, current.scope)
+    verdict = approved((chain, desired.approvals, barred), current, question.approvals, now_ms)
     typed = verdict.last_replicas | frozenset(request.last_replicas)
     allowed = frozenset(standing.mode.automatic.last_replica) if standing.automatic else frozenset()
     _names_typed(current, typed | allowed)
@@ -106,13 +107,18 @@ def finish(state: State, chain: RootChain, request: OperatorRequest, question: Q
     return Ready(row, notes)
 
 
-def approved(chain: RootChain, desired: Desired, plan: Plan, approvals: Sequence[str], now_ms: int) -> Verdict:
+Electorate = tuple[RootChain, ApprovalPolicy, frozenset[PersonName]]
+"""Who may approve: the keys, the rules, and who may not although both say so (`authors`)."""
+
+
+def approved(who: Electorate, plan: Plan, approvals: Sequence[str], now_ms: int) -> Verdict:
     """Enough people for every risk that the plan contains. An apply by a person needs at least what policy says."""
-    binding = Binding(plan.fleet, plan.scope, plan.decisions_digest, plan.reads)
+    chain, policy, barred = who
+    binding = Binding(plan.fleet, plan.scope, plan.decisions_digest, plan.reads, barred)
     people: set[PersonName] = set()
     typed: set[ProfileName] = set()
     for risk in sorted({d.risk for d in plan.to_do}, key=lambda x: list(Risk).index(x)) or [Risk.ROUTINE]:
-        need, eligible = needs(chain, desired.approvals, risk)
+        need, eligible = needs(chain, policy, risk)
         verdict = judge(approvals, chain=chain, binding=binding, need=need, eligible=eligible, now_ms=now_ms)
         people.update(verdict.approvers)
         typed.update(verdict.last_replicas)
@@ -126,6 +132,15 @@ def needs(chain: RootChain, policy: ApprovalPolicy, risk: Risk) -> tuple[int, fr
         return chain.threshold(RoleName.ROOT), frozenset(_holders(chain, RoleName.ROOT))
     members = frozenset(p for role in rule.roles for p in policy.members(role))
     return max(rule.need, 1), members or frozenset(_holders(chain, RoleName.APPROVER))
+
+
+def authors(state: State, policy: ApprovalPolicy, scope: ScopeName) -> frozenset[PersonName]:
+    """Who may not approve in a scope because they wrote what is asked for: they signed commits since people last
+    approved a plan there. What automatic mode did meanwhile ends nothing, since it leaves the rest to people."""
+    if policy.author_may_approve:
+        return frozenset()
+    since_ms = max((a.began_ms for a in state.scope(scope).applies), default=0)
+    return frozenset(person for person, at_ms in state.signed.items() if at_ms >= since_ms)
 
 
 def resume(state: State, request: OperatorRequest, plan: Plan, now_ms: int) -> r.Resumed:

@@ -81,6 +81,7 @@ def _intent_accepted(state: State, row: r.IntentAccepted, at_ms: int) -> None:
             raise Bug("a commit means the same as the one before it, and there is none")
         desired = state.accepted.desired
     else:
+        state.signed.update(dict.fromkeys(row.signers or (), at_ms))
         # People ask for something else now: what was answered with no before may be asked again.
         for book in state.scopes.values():
             book.rejected.clear()

@@ -285,6 +285,8 @@ class State:
     refused: Refused | None = None
     off_line: Refused | None = None
     """A tip that is not believed: apart from the one above, so that nobody without a key loosens what that tightens."""
+    signed: dict[PersonName, int] = field(default_factory=dict)
+    """When each person last signed a commit that changed what is meant, where commits are signed."""
     scopes: dict[ScopeName, ScopeBook] = field(default_factory=dict)
     hosts: dict[HostId, HostBook] = field(default_factory=dict)
     plans: dict[PlanId, Plan] = field(default_factory=dict)
