@@ -38,6 +38,8 @@ class Polled:
     heartbeat: Heartbeat
     news: bool
     now_ms: int
+    in_doubt: bool = False
+    """It may be a copy that speaks: it gets nothing to act on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ def hear(desk: Controller, beat: Beat) -> Polled:
     soft.pulses[host] = said.pulse
     if said.refusal is not None:
         raise said.refusal
+    if said.doubted:
+        return Polled(heartbeat, False, now_ms, in_doubt=True)
     desk.writer.record(said.rows, now_ms)
     news = bool(said.rows) or _differs(soft.hosts.get(host), said.heard)
     lately = fresh(soft, desk.roster, host, now_ms)
@@ -79,6 +83,9 @@ def answer(desk: Controller, polled: Polled) -> Answered:
     """What a host is told whose rows are durable."""
     heartbeat, now_ms = polled.heartbeat, polled.now_ms
     host = heartbeat.host
+    if polled.in_doubt:
+        nothing = issue.nothing(desk.state, desk.roster, heartbeat, now_ms)
+        return Answered(seal_record("directive", nothing, desk.signer), False)
     grants = tuple(seal_record("grant", g, desk.signer) for g in ingest.due(desk.state, host, now_ms))
     expected = any(host in outcome.hosts for outcome in desk.outcomes.values())
     told = issue.Answer(grants, desk.gateway_keys, expected)

@@ -1,13 +1,11 @@
-"""Freshness and time: is the controller really there, what time does it say it is, and is it one agent that speaks?
+"""Freshness and time: is the controller really there, and what time does it say it is?
 
 The agent's core uses `Session`: a directive counts only if it echoes the nonce of the newest heartbeat, and deadlines
 are judged in controller time, which is that of the last fresh directive plus monotonic time. The wall clock counts
 only before the first one. Time never goes back: what was heard is a floor, durable through `floor_ms`, and only a new
 controller epoch (a rotated key) takes it away, because a thief could have pushed it into the future.
 
-The controller's core uses `Pulse`: which heartbeats are newer, and whether two agents share one key; and `is_of_now`:
-whether a heartbeat can be older than this controller, since what was recorded before it began proves nothing.
-Nothing here reads a clock; readings arrive as arguments.
+What the controller makes of heartbeats is in `pulse`. Nothing here reads a clock; readings arrive as arguments.
 """
 
 from __future__ import annotations
@@ -15,14 +13,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gridops.base import limits
-from gridops.base.codes.protocol import CLOCK_DISAGREES, CLONED_HOST, STALE_SESSION, WRONG_HOST
+from gridops.base.codes.protocol import CLOCK_DISAGREES, STALE_SESSION, WRONG_HOST
 from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, HostId
-from gridops.base.record import digest_of, record
+from gridops.base.record import record
 from gridops.base.units import render_instant, render_ms
-from gridops.protocol.alarm import Alarm, alarm
-from gridops.protocol.messages import Directive, Heartbeat, Term
+from gridops.protocol.messages import Directive
 
 
 @record
@@ -121,102 +118,3 @@ def _clock_agrees(told_ms: int, wall_ms: int, floor_ms: int) -> None:
             evidence=(f"now:    {said}", f"before: {render_instant(floor_ms)}"),
             hints=("set the controller's clock right; a rotated controller key (new epoch) starts time anew",),
         )
-
-
-@record
-class Run:
-    """What was heard of one run of an agent."""
-
-    boot: str
-    hseq: int
-    """The newest."""
-    recent: tuple[tuple[int, Digest], ...] = ()
-    """Numbers and digests of its latest heartbeats, by number."""
-
-    def said(self, hseq: int) -> Digest | None:
-        """What it said under a number; None when that is not remembered."""
-        return next((digest for n, digest in self.recent if n == hseq), None)
-
-    def with_(self, hseq: int, digest: Digest) -> Run:
-        """The run with one more heartbeat."""
-        recent = tuple(sorted((*self.recent, (hseq, digest))))[-limits.BEATS_KEPT :]
-        return Run(boot=self.boot, hseq=max(self.hseq, hseq), recent=recent)
-
-
-@record
-class Strays:
-    """Heartbeats out of turn of one run, each numbered one higher than the one before."""
-
-    boot: str
-    hseq: int
-    beside: int
-    """How far the current run was when they began."""
-    count: int = 1
-
-
-@record
-class Pulse:
-    """What the controller has heard from the holder of one host key. Soft: after a restart it begins anew."""
-
-    host: HostId
-    runs: tuple[Run, ...] = ()
-    """The current run last; older ones before it, bounded."""
-    strays: Strays | None = None
-    heard_ms: int = 0
-    """The latest of our own words that the host has repeated: what repeats an earlier one is older."""
-
-
-def is_of_now(heartbeat: Heartbeat, term: Term, *, first: bool) -> bool:
-    """Whether this was surely said after the controller with this term began.
-
-    Each start of a controller takes a higher term, and a host repeats only a term that it was told. So the first
-    heartbeat after a restart proves nothing yet, and the one that follows its answer, half a second later, does.
-    `first`: nothing was ever heard of this host before this controller began, so there is nothing old to repeat.
-    """
-    return heartbeat.term.rank >= term.rank or (first and heartbeat.term.rank == (0, 0))
-
-
-def beat(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
-    """Judge a verified heartbeat: the new pulse and whether it is news, or the alarm `cloned_host`.
-
-    A new `boot` is a restart. What is late or repeated is the network's fault and ignored: it can keep what one agent
-    said, but an agent says each number once and waits for an answer before it says the next. So the same number with
-    other contents can only be a second living agent, and so can several out of turn that go on from each other, unless
-    the run that is taken for the current one has been silent since: then that one was an old word that came again.
-    """
-    digest = digest_of(heartbeat)
-    known = next((r for r in pulse.runs if r.boot == heartbeat.boot), None)
-    # Zero claims nothing: the first word of a new or damaged ledger is never taken for an old one.
-    late = 0 < heartbeat.heard_ms < pulse.heard_ms
-    heard_ms = max(heartbeat.heard_ms, pulse.heard_ms)
-    if known is None:
-        if late:
-            return pulse, False
-        run = Run(boot=heartbeat.boot, hseq=heartbeat.hseq).with_(heartbeat.hseq, digest)
-        return replace(pulse, runs=(*pulse.runs, run)[-limits.BOOTS_KEPT :], heard_ms=heard_ms), True
-    before = known.said(heartbeat.hseq)
-    if before is not None:
-        if before == digest:
-            return pulse, False
-        return alarm(CLONED_HOST, pulse.host, f"two different heartbeats {heartbeat.hseq} of run {known.boot}")
-    runs = tuple(r.with_(heartbeat.hseq, digest) if r is known else r for r in pulse.runs)
-    if known is pulse.runs[-1] and heartbeat.hseq > known.hseq:
-        return replace(pulse, runs=runs, heard_ms=heard_ms), not late
-    return _out_of_turn(replace(pulse, runs=runs), heartbeat)
-
-
-def _out_of_turn(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
-    strays, current = pulse.strays, pulse.runs[-1]
-    if strays is not None and (strays.boot, strays.hseq + 1) == (heartbeat.boot, heartbeat.hseq):
-        now = replace(strays, hseq=heartbeat.hseq, count=strays.count + 1)
-    else:
-        now = Strays(boot=heartbeat.boot, hseq=heartbeat.hseq, beside=current.hseq)
-    if now.count < limits.STRAYS_PROVE:
-        return replace(pulse, strays=now), False
-    if now.boot != current.boot and now.beside == current.hseq:
-        mine = next(r for r in pulse.runs if r.boot == now.boot)
-        others = tuple(r for r in pulse.runs if r is not mine)
-        heard_ms = max(heartbeat.heard_ms, pulse.heard_ms)
-        return replace(pulse, runs=(*others, mine), strays=None, heard_ms=heard_ms), True
-    detail = f"run {heartbeat.boot} goes on with heartbeat {heartbeat.hseq} beside run {current.boot}"
-    return alarm(CLONED_HOST, pulse.host, f"{detail} at {current.hseq}")

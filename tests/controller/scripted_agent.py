@@ -86,6 +86,8 @@ class ScriptedAgent:
     now_ms: int = 0
     goodbye: bool = False
     left: bool | None = None
+    claims: bool = False
+    """Its heartbeats repeat the latest time that it was told, as a real agent's do."""
     rejects: list[str] = field(default_factory=list)
     executed: list[tuple[str, ReplicaId]] = field(default_factory=list)
     open: dict[Digest, tuple[Body, Term]] = field(default_factory=dict)
@@ -122,6 +124,7 @@ class ScriptedAgent:
             agent_version="0.1.0",
             inventory=self.inventory(),
             open=fences.open_heads(self.fence),
+            heard_ms=self.session.floor_ms if self.claims else 0,
             catalog_version=self.known.catalog.version if self.known.catalog is not None else None,
         )
         owed = chain_of_receipts.owed(self.receipts)
@@ -162,6 +165,7 @@ class ScriptedAgent:
         other = ScriptedAgent(self.host, self.signer, self.chain, room=deepcopy(self.room), now_ms=self.now_ms)
         other.fence, other.receipts, other.session = self.fence, self.receipts, self.session
         other.restart(boot)
+        other.claims = self.claims
         return other
 
     def finish(self, kind: str, outcome: Outcome = Outcome.SUCCEEDED, code: str | None = None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gridops.base import limits
+from gridops.base.canon import digest_bytes
 from gridops.base.errors import Refusal
 from gridops.base.ids import HostId
 from gridops.base.limits import STRAYS_PROVE
@@ -16,7 +17,7 @@ from gridops.controller import views
 from gridops.controller.endpoints import ROUTES
 from gridops.model.policy import protection_default
 from gridops.protocol import outbox as ob
-from gridops.protocol.messages import Beat, Facts, JoinRequest
+from gridops.protocol.messages import Beat, Directive, Facts, GatewayKey, JoinRequest
 from gridops.protocol.open import sealed_bytes
 from gridops.trust.envelope import seal
 from gridops.trust.join import join_key, parse_token, reply_mac, request_mac
@@ -187,6 +188,57 @@ def test_a_replayed_heartbeat_is_ignored_and_two_agents_with_one_key_are_stopped
     desk.beat("beta")
     assert agent.executed == []
     assert twin.executed == []
+    desk.controller.close()
+
+
+def test_a_copy_that_is_always_late_is_answered_with_nothing_and_found(fleet: Fleet) -> None:
+    """It was copied a while ago and speaks second, each time: what it repeats is older than what the true one does."""
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
+    desk = Desk(fleet)
+    agent = fleet.agents["alpha"]
+    agent.claims = True
+    desk.controller.gateway_keys = (GatewayKey(name="all", sha256=digest_bytes(b"k")),)
+    turn(desk, agent)
+    twin = agent.twin("boot-2")
+    for _ in range(2):
+        turn(desk, agent)
+    answer = turn(desk, twin)
+    assert (answer.keys, answer.grants) == ((), ())
+    assert agent.last is not None
+    assert agent.last.keys, "the true one has them"
+    assert desk.state.alarms == {}
+    for _ in range(2):
+        turn(desk, agent)
+        turn(desk, twin)
+    assert any(key.startswith("cloned_host") for key in desk.state.alarms)
+    assert twin.executed == []
+    desk.controller.close()
+
+
+def turn(desk: Desk, agent: ScriptedAgent) -> Directive:
+    desk.clock.pass_by(1_000)
+    return agent.talk(desk.post, desk.now)
+
+
+def test_an_agent_with_an_old_copy_of_its_ledger_is_heard_again_and_said_to_have_forgotten(fleet: Fleet) -> None:
+    fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
+    desk = Desk(fleet)
+    agent = fleet.agents["alpha"]
+    agent.claims = True
+    turn(desk, agent)
+    old = agent.twin("boot-2")
+    for _ in range(20):
+        desk.clock.pass_by(1_000)
+        desk.beat()
+        desk.pass_()
+    assert agent.executed, "it has done something that the copy knows nothing of"
+    for _ in range(STRAYS_PROVE):
+        assert turn(desk, old).grants == ()
+    desk.clock.pass_by(1_000)
+    old.now_ms = desk.now
+    desk.post(old.beat())
+    assert any(key.startswith("host_rewound") for key in desk.state.alarms)
+    assert not any(key.startswith("cloned_host") for key in desk.state.alarms)
     desk.controller.close()
 
 

@@ -1,4 +1,4 @@
-"""Freshness, controller time, and one agent per key."""
+"""Freshness and controller time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from gridops.base.canon import digest_bytes
 from gridops.base.errors import Refusal
 from gridops.base.ids import HostId
 from gridops.protocol import fresh
-from gridops.protocol.alarm import Alarm
-from gridops.protocol.fresh import Pulse, Session
-from gridops.protocol.messages import Directive, Heartbeat, Term
+from gridops.protocol.fresh import Session
+from gridops.protocol.messages import Directive
 from tests.protocol import build
 from tests.protocol.build import FLEET, HOST, MINUTE, NOW
 
@@ -127,111 +126,3 @@ def test_controller_time_heard_by_a_host_never_goes_back_by_more_than_an_answer_
 def test_the_controllers_own_time_never_goes_back() -> None:
     assert fresh.steady_ms(NOW, NOW - HOUR) == NOW
     assert fresh.steady_ms(NOW, NOW + 1) == NOW + 1
-
-
-# --- one agent per key ----------------------------------------------------------------------------------------------
-
-
-def said(boot: str, hseq: int, nonce: str = "", heard_ms: int = 0) -> Heartbeat:
-    changes = {"boot": boot, "hseq": hseq, "nonce": nonce or f"{boot}{hseq}", "heard_ms": heard_ms}
-    return replace(build.heartbeat(build.fence()), **changes)  # type: ignore[arg-type]
-
-
-def listen(*beats: Heartbeat) -> list[bool | str]:
-    """For each heartbeat: whether it is news, or the code of the alarm."""
-    pulse, found = Pulse(host=HOST), list[bool | str]()
-    for heartbeat in beats:
-        judged = fresh.beat(pulse, heartbeat)
-        if isinstance(judged, Alarm):
-            found.append(judged.code)
-        else:
-            pulse, news = judged
-            found.append(news)
-    return found
-
-
-HISTORIES: dict[str, tuple[list[Heartbeat], list[bool | str]]] = {
-    "in order": ([said("a", 1), said("a", 2), said("a", 5)], [True, True, True]),
-    "sent twice": ([said("a", 1), said("a", 1)], [True, False]),
-    "one is late": ([said("a", 1), said("a", 3), said("a", 2)], [True, True, False]),
-    "a restart": ([said("a", 7), said("b", 1), said("b", 2)], [True, True, True]),
-    "a restart, and the last one of before is late": (
-        [said("a", 7), said("b", 1), said("a", 8), said("b", 2)],
-        [True, True, False, True],
-    ),
-    "a late one of a run never heard": (
-        [said("a", 1, heard_ms=5), said("c", 1, heard_ms=9), said("b", 4, heard_ms=7), said("c", 2, heard_ms=9)],
-        [True, True, False, True],
-    ),
-    "a new ledger claims nothing": ([said("a", 1, heard_ms=5), said("b", 1)], [True, True]),
-    "a clone with its own run": (
-        [said("a", 7), said("b", 1), *(said(run, n + 7 * (run == "a")) for n in range(2, 8) for run in "ab")],
-        [True, True, *(False, True) * 5, "cloned_host", True],
-    ),
-    "some of before a restart are late": (
-        [said("a", 7), said("b", 1), said("a", 8), said("b", 2), said("a", 9), said("a", 10)],
-        [True, True, False, True, False, False],
-    ),
-    "some of the same run are late, in any order, and one comes twice": (
-        [*(said("a", n) for n in (16, 21, 18, 19, 17, 18, 22))],
-        [True, True, False, False, False, False, True],
-    ),
-    "now and then one is late, for ever": (
-        [*(said("a", n + late) for n in range(1, 60, 3) for late in (1, 0, 2))],
-        [True, False, True] * 20,
-    ),
-    "old ones that were lost come again as a thief likes": (
-        [said("a", 90), *(said("a", n) for n in (20, 30, 31, 40, 41, 42, 50, 51, 60))],
-        [True, *(False,) * 9],
-    ),
-    "an old run's word comes again and is taken for a restart": (
-        [said("a", 20), said("z", 1), *(said("a", n) for n in range(21, 29))],
-        [True, True, *(False,) * 5, True, True, True],
-    ),
-    "an old run's word comes again, and again while the agent goes on": (
-        [said("a", 20), said("z", 1), *(b for n in range(21, 27) for b in (said("a", n), said("z", n - 19)))],
-        [True, True, *(False, True) * 5, "cloned_host", True],
-    ),
-    "a clone of a running machine": ([said("a", 7), said("a", 7, "other")], [True, "cloned_host"]),
-    "a clone from an image of a moment ago": (
-        [*(said("a", n) for n in (7, 8, 9, 10)), said("a", 8, "other")],
-        [True, True, True, True, "cloned_host"],
-    ),
-    "a clone from an old image": (
-        [*(said("a", n) for n in (7, 50)), *(said("a", n) for n in range(20, 26))],
-        [True, True, *(False,) * 5, "cloned_host"],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", HISTORIES)
-def test_two_agents_with_one_key_are_told_from_a_bad_network(name: str) -> None:
-    beats, expected = HISTORIES[name]
-    assert listen(*beats) == expected
-
-
-def test_runs_that_are_remembered_are_bounded() -> None:
-    pulse = Pulse(host=HOST)
-    for number in range(3 * limits.BOOTS_KEPT):
-        judged = fresh.beat(pulse, said(f"run{number}", 1))
-        assert not isinstance(judged, Alarm)
-        pulse = judged[0]
-    assert len(pulse.runs) == limits.BOOTS_KEPT
-
-
-TERMS: dict[str, tuple[Term, Term, bool, bool]] = {
-    "our own term": (Term(epoch=1, counter=4), Term(epoch=1, counter=4), False, True),
-    "the term before": (Term(epoch=1, counter=3), Term(epoch=1, counter=4), False, False),
-    "the term before, of a new host": (Term(epoch=1, counter=3), Term(epoch=1, counter=4), True, False),
-    "an older epoch with a higher counter": (Term(epoch=1, counter=9), Term(epoch=2, counter=4), False, False),
-    "a higher term": (Term(epoch=1, counter=5), Term(epoch=1, counter=4), False, True),
-    "no term yet, of a new host": (Term(epoch=0, counter=0), Term(epoch=1, counter=4), True, True),
-    "no term yet, of a known host": (Term(epoch=0, counter=0), Term(epoch=1, counter=4), False, False),
-}
-
-
-@pytest.mark.parametrize("name", sorted(TERMS))
-def test_only_what_repeats_our_term_is_surely_of_now(name: str) -> None:
-    theirs, ours, first, expected = TERMS[name]
-    heartbeat = replace(said("a", 1), term=theirs)
-    assert fresh.is_of_now(heartbeat, ours, first=first) is expected

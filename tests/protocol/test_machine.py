@@ -26,9 +26,9 @@ from gridops.protocol import outbox as outboxes
 from gridops.protocol import receipts as statements
 from gridops.protocol.alarm import Alarm
 from gridops.protocol.fence import Cancel, Execute, Reject, Repeat, Voided
-from gridops.protocol.fresh import Pulse, beat
 from gridops.protocol.messages import Body, GrantMode, Outcome, Receipt, Term
 from gridops.protocol.open import open_heartbeat, open_receipt
+from gridops.protocol.pulse import Pulse, beat
 from tests.protocol import build
 
 SOMETIMES: Counter[str] = Counter()

@@ -146,7 +146,7 @@ HOST_REWOUND = Code(
 CLONED_HOST = Code(
     "cloned_host",
     "two agents use one host key",
-    "Heartbeats of two runs of the agent arrive in turn: a machine was cloned, or a second agent uses the same state "
-    "folder. Nothing more is sent to this host.",
+    "Heartbeats of two runs of the agent arrive in turn, or both repeat what was told to each of them: a machine was "
+    "cloned, or a second agent uses the same state folder. Nothing more is sent to this host.",
     "Stop one of them. A clone needs an enrolment of its own: `gridops host invite`.",
 )

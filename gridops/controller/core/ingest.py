@@ -23,9 +23,9 @@ from gridops.controller.core.state import State
 from gridops.model.snapshot import HostReport, HostState
 from gridops.protocol import outbox as ob
 from gridops.protocol.alarm import Alarm
-from gridops.protocol.fresh import Pulse, beat, is_of_now
 from gridops.protocol.messages import Grant, Heartbeat, Receipt
 from gridops.protocol.outbox import Outbox
+from gridops.protocol.pulse import Pulse, beat, in_doubt, is_of_now, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,12 @@ class Said:
 
     rows: tuple[r.Row, ...]
     heard: Heard | None
-    """None: nothing newer than what is known, or nothing that must be of now (`fresh.is_of_now`)."""
+    """None: nothing newer than what is known, or nothing that must be of now (`pulse.is_of_now`)."""
     pulse: Pulse
     refusal: Refusal | None = None
     """The heartbeat is an old one: it is not answered, and counts only for telling two agents apart."""
+    doubted: bool = False
+    """Old as well, of a run that nobody knows: it is answered, with nothing to act on (`pulse.Doubt`)."""
 
 
 def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequence[Signed]], now_ms: int) -> Said:
@@ -59,6 +61,8 @@ def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequenc
     if isinstance(judged, Alarm):
         return Said(_alarms(state, (judged,), True), None, known)
     pulse, news = judged
+    if not news and in_doubt(pulse, heartbeat.boot) is not None:
+        return Said((), None, told(pulse, heartbeat.boot, now_ms), doubted=True)
     if not news:
         # Remembered all the same: a second one that goes on from it means a second agent.
         words = f"heartbeat {heartbeat.hseq} of {host} is an old one; does another agent run with a copy of its key?"

@@ -9,7 +9,7 @@ Nothing is taken away on what was seen before a host fell silent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gridops.base.ids import HostId, ScopeName
 from gridops.controller.core import rows as r
@@ -109,6 +109,17 @@ def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer
         expires_ms=now_ms + VALID_MS,
         catalog=for_host(state, heartbeat),
     )
+
+
+def nothing(state: State, roster: Roster, heartbeat: Heartbeat, now_ms: int) -> Directive:
+    """The answer to a run that is in doubt (`pulse.Doubt`): the time, and nothing to act on.
+
+    No key, so that the front of a copy lets nobody in, and no receipt is acknowledged that it may not have made. Its
+    pace is the slow one, so that the other run speaks meanwhile if it lives.
+    """
+    said = directive(state, roster, heartbeat, Answer((), (), False), now_ms)
+    acked = min(said.acked_rseq, heartbeat.receipt_head)
+    return replace(said, acked_rseq=acked, next_poll_ms=roster.desired.planning.heartbeat.every_ms)
 
 
 def _unsettled(state: State, outbox: Outbox) -> bool:

@@ -18,8 +18,8 @@ from gridops.model.plan import Plan
 from gridops.model.policy import Automatic, Mode
 from gridops.model.snapshot import HostReport
 from gridops.planner.actions import Step
-from gridops.protocol.fresh import Pulse
 from gridops.protocol.messages import Heartbeat
+from gridops.protocol.pulse import Pulse
 from gridops.trust.root import RootChain
 
 
