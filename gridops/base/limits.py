@@ -93,6 +93,11 @@ faster than people notice."""
 
 # People
 APPROVAL_VALID_MS = 7 * 86_400_000
+APPROVAL_CARRIED_MS = 86_400_000
+"""So long after its end an approval still carries commands at hosts: it was judged when the target was set, and the
+target carries it for `execute_within`. Hosts know no policy file, so a longer one ends here."""
+APPROVED_PATH = 15
+"""Steps from an approved decision to the root: enough for DECISIONS."""
 OPERATOR_VALID_MS = 600_000
 
 # Plans

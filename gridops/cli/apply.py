@@ -18,7 +18,7 @@ import typer
 from gridops.base.codes.control import GO422
 from gridops.base.codes.trust import PLAN_EDITED, WRONG_FLEET
 from gridops.base.errors import Bug, Failed, Refusal, Unreachable
-from gridops.base.ids import PersonName, ProfileName, short
+from gridops.base.ids import Digest, PersonName, ProfileName, short
 from gridops.base.record import from_bytes, from_data
 from gridops.base.units import counted, render_ms
 from gridops.cli import exits
@@ -27,8 +27,10 @@ from gridops.cli.output import Context, Usage, context_of, dump_json, dump_line
 from gridops.cli.planning import place_of, plans_of, read_stored
 from gridops.cli.requests import Desk, desk
 from gridops.model.plan import Plan, ReadSet
+from gridops.planner.diff import decisions_digest
 from gridops.planner.render_words import headline
 from gridops.trust.approval import Approval, seal_approval
+from gridops.trust.approved import tree_of
 from gridops.trust.envelope import open_envelope
 
 APPROVAL_MS = 1_800_000
@@ -59,6 +61,8 @@ class Offer:
     digest: str
     last_replicas: tuple[ProfileName, ...]
     needs: tuple[dict[str, Any], ...]
+    tree: Digest | None = None
+    """The root over its decisions, for a controller that knows of it."""
 
 
 def register(app: typer.Typer) -> None:
@@ -137,12 +141,18 @@ def _offer(at: Desk, wanted: str) -> Offer:
     plan = from_bytes(Plan, opened.payload)
     if plan.fleet != at.chain.fleet:
         raise Refusal(WRONG_FLEET.code, f"plan {plan.id} is of another fleet ({short(plan.fleet)})", subject=plan.id)
+    if decisions_digest(plan.decisions) != plan.decisions_digest:
+        # What is signed is a digest: it has to be the one of what was shown.
+        raise Refusal(
+            PLAN_EDITED.code, f"plan {plan.id}, as the controller offers it, decides other things than it is named for"
+        )
     return Offer(
         plan=plan,
         reads=from_data(ReadSet, document["binding"]["reads"]),
         digest=plan.decisions_digest,
         last_replicas=tuple(document.get("last_replicas", ())),
         needs=tuple(document.get("needs", ())),
+        tree=tree_of(plan) if document["binding"].get("decisions_tree") is not None else None,
     )
 
 
@@ -195,6 +205,7 @@ def _approve(at: Desk, offer: Offer, names: tuple[ProfileName, ...]) -> str:
             last_replicas=names,
             issued_ms=now_ms,
             not_after_ms=now_ms + APPROVAL_MS,
+            decisions_tree=offer.tree,
         ),
         at.signer,
     )

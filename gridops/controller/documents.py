@@ -325,6 +325,8 @@ class BindingDoc:
     scope: ScopeName
     decisions_digest: Digest
     reads: ReadSet
+    decisions_tree: Digest | None = None
+    """The root over the single decisions. None: the controller is of a time before hosts verified approvals."""
 
 
 @record

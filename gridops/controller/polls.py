@@ -86,7 +86,7 @@ def answer(desk: Controller, polled: Polled) -> Answered:
     if polled.in_doubt:
         nothing = issue.nothing(desk.state, desk.roster, heartbeat, now_ms)
         return Answered(seal_record("directive", nothing, desk.signer), False)
-    grants = tuple(seal_record("grant", g, desk.signer) for g in ingest.due(desk.state, host, now_ms))
+    grants = tuple(seal_record("grant", g, desk.signer) for g in ingest.due(desk.state, heartbeat, now_ms))
     expected = any(host in outcome.hosts for outcome in desk.outcomes.values())
     told = issue.Answer(grants, desk.gateway_keys, expected)
     directive = issue.directive(desk.state, desk.roster, heartbeat, told, now_ms)

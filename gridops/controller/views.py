@@ -35,6 +35,7 @@ from gridops.model.policy import Risk
 from gridops.model.snapshot import HostReport
 from gridops.planner.render_words import headline
 from gridops.protocol import outbox as ob
+from gridops.trust.approved import tree_of
 from gridops.trust.envelope import seal
 from gridops.trust.keys import Signer, parse_key
 
@@ -143,7 +144,11 @@ def plan(view: View, found: Plan, signer: Signer) -> d.PlanDoc:
         plan=found,
         envelope=seal("plan", to_bytes(found), signer),
         binding=d.BindingDoc(
-            fleet=found.fleet, scope=found.scope, decisions_digest=found.decisions_digest, reads=reads
+            fleet=found.fleet,
+            scope=found.scope,
+            decisions_digest=found.decisions_digest,
+            reads=reads,
+            decisions_tree=tree_of(found),
         ),
         needs=_needs(view, found),
         last_replicas=_last(found),

@@ -22,6 +22,7 @@ from gridops.lab.host import signer_of
 from gridops.lab.options import Options
 from gridops.model.plan import Plan, ReadSet
 from gridops.trust.approval import Approval, seal_approval
+from gridops.trust.approved import tree_of
 from gridops.trust.found import Founders, first_root
 from gridops.trust.keys import MachineSigner, PersonSigner
 from gridops.trust.operator import OperatorRequest, Verb, seal_operator
@@ -190,6 +191,7 @@ class People:
             fleet=plan.fleet,
             scope=plan.scope,
             decisions_digest=plan.decisions_digest,
+            decisions_tree=tree_of(plan),
             reads=reads,
             decision="approve",
             approver=MIRA,

@@ -11,7 +11,7 @@ fence object, so that not one durable byte can change; a final one has used up t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gridops.base import limits
 from gridops.base.codes import Code
@@ -22,6 +22,7 @@ from gridops.base.ids import Digest, HostId
 from gridops.base.record import digest_of, record
 from gridops.base.units import counted, render_ms
 from gridops.model.action import Action, Load, Unload, Warm
+from gridops.protocol.covers import Asked, Runs, nothing, uncovered
 from gridops.protocol.messages import AuthorityKind, Grant, GrantMode, Head, Term, genesis
 from gridops.protocol.open import open_grant
 from gridops.trust.catalog import Start, loads, starts
@@ -55,7 +56,8 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the host stands when it judges: controller time, session, root documents, receipts nobody acknowledged."""
+    """How the host stands when it judges: controller time, session, root documents, receipts nobody acknowledged, and
+    what runs."""
 
     now_ms: int
     fresh: bool
@@ -63,6 +65,7 @@ class Standing:
     owed: int = 0
     known: KnownCatalog = NONE_KNOWN
     """What the host has seen of catalogs."""
+    runs: Runs = field(default_factory=nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,7 @@ def examine(fence: Fence, envelope: str | bytes, standing: Standing) -> Ruling:
     consumed = _consume(fence, grant)
     if grant.mode is GrantMode.VOID:
         return Voided(grant, consumed)
-    no = _in_catalog(grant, standing) or _with_authority(grant, standing.chain)
+    no = _in_catalog(grant, standing) or _with_authority(grant, standing)
     if no is not None:
         return Reject(no[0].code, no[1], True, grant, consumed)
     return Execute(grant, consumed)
@@ -281,14 +284,16 @@ def start_of(warm: Warm) -> Start:
     return Start(warm.launch, len(warm.devices), warm.device_bytes, warm.host_bytes)
 
 
-def _with_authority(grant: Grant, chain: RootChain) -> _No:
-    authority = grant.authority
+def _with_authority(grant: Grant, standing: Standing) -> _No:
+    authority, body = grant.authority, grant.body
     match authority.kind:
         case AuthorityKind.APPROVAL:
-            if not authority.approvals:
-                return codes.UNAPPROVED, "the grant claims an approval and carries none"
+            asked = Asked(body.fleet, body.scope, body.action, authority, standing.runs)
+            why = uncovered(asked, standing.chain, standing.now_ms)
+            if why is not None:
+                return codes.UNAPPROVED, why
         case AuthorityKind.STANDING:
-            if not chain.root.standing:
+            if not standing.chain.root.standing:
                 return codes.UNAPPROVED, "the grant claims standing authority, which the root document does not permit"
             if isinstance(grant.body.action, Unload) and grant.body.action.force:
                 return codes.UNAPPROVED, "a forced unload cuts work in flight and needs an approval"

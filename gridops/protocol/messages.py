@@ -20,6 +20,7 @@ from gridops.model.fleet import Runtime
 from gridops.model.measured import Measured
 from gridops.model.policy import ActionClass, ClassProtection
 from gridops.model.snapshot import DeviceReport, HostState, Residency
+from gridops.trust.approved import Proof
 
 WIRE_VERSION = 1
 
@@ -80,6 +81,8 @@ class Authority:
     action_class: ActionClass
     approvals: tuple[str, ...] = ()
     """Signed envelopes as JSON text."""
+    proof: Proof | None = None
+    """Which of the approved decisions is carried out. None: the host does not ask for it, or nothing was decided."""
 
 
 @record
@@ -136,6 +139,8 @@ class Ability(StrEnum):
     """It remembers what it fetched on a guess (`Load.guess`), and deletes it when told to (`Evict`)."""
     CATALOG = "catalog"
     """It keeps the signed catalog, and holds each load and start against it."""
+    PROOF = "proof"
+    """It verifies approvals itself, so it is shown which approved decision a command carries out."""
 
 
 @record

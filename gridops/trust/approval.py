@@ -7,7 +7,7 @@ rejection blocks. What does not count is explained, one line per approval; a bad
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,6 +38,9 @@ class Approval:
     """Profiles whose last replica may go: their names were typed by this person."""
     issued_ms: int
     not_after_ms: int
+    decisions_tree: Digest | None = None
+    """The decisions a second time, as the root of a tree (`approved.tree_of`): by it a host tells that one command
+    carries out one of them. None: signed by a gridops that knew no tree, so that no host can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +53,34 @@ class Binding:
     reads: ReadSet
     authors: frozenset[PersonName] = frozenset()
     """Who wrote what shall be done, where that bars them from saying yes to it. Their no counts."""
+    tree: Digest | None = None
+    """None: nobody has to be shown a single decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a command says was approved: decisions of one scope with this tree."""
+
+    fleet: Digest
+    scope: ScopeName
+    tree: Digest
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Enough people said yes. `approvers` sorted; `last_replicas` is what they typed together."""
+    """Enough people said yes. `approvers` sorted; `last_replicas` is what they typed together; `texts` is what
+    counted, one of each person."""
 
     approvers: tuple[PersonName, ...]
     last_replicas: frozenset[ProfileName]
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
     approval: Approval
     key: PublicKey
+    text: str
 
 
 def seal_approval(approval: Approval, signer: Signer) -> str:
@@ -104,15 +121,51 @@ def judge(
         counted.setdefault(found.approval.approver, found)
         last_replicas.update(found.approval.last_replicas)
     wanted = max(need, chain.threshold(RoleName.APPROVER)) if need > 0 else 0
-    # Distinct people with distinct keys, as everywhere. The root lets no key have two holders; this holds anyway.
-    count = min(len(counted), len({entry.key.raw for entry in counted.values()}))
+    count = _distinct(counted)
     if count < wanted:
         raise _missing(count, wanted, sorted(counted), faults)
-    return Verdict(tuple(sorted(counted)), frozenset(last_replicas))
+    return Verdict(tuple(sorted(counted)), frozenset(last_replicas), tuple(counted[p].text for p in sorted(counted)))
+
+
+def require_carried(texts: Sequence[str], claim: Claim, chain: RootChain, now_ms: int) -> None:
+    """Do these approvals still carry commands of a target that was set by them? For hosts, and for who commands them.
+
+    The same people, keys and rejections as for `judge`. What was read was judged when the target was set, and so was
+    the end of each approval, which carries for APPROVAL_CARRIED_MS from then on. Raises Refusal GO413, GO414, GO421.
+    """
+    counted: dict[PersonName, _Counted] = {}
+    faults: list[Refusal] = []
+    for text in texts[: limits.SIGNATURES]:
+        try:
+            found = _signed(text, chain)
+            _require_claimed(found.approval, claim)
+            _require_in_time(found.approval, now_ms, limits.APPROVAL_CARRIED_MS)
+        except Refusal as fault:
+            faults.append(fault)
+            continue
+        if found.approval.decision == "reject":
+            raise _rejected(found.approval)
+        counted.setdefault(found.approval.approver, found)
+    count, wanted = _distinct(counted), chain.threshold(RoleName.APPROVER)
+    if count < wanted:
+        raise _missing(count, wanted, sorted(counted), faults)
+
+
+def _distinct(counted: Mapping[PersonName, _Counted]) -> int:
+    # Distinct people with distinct keys, as everywhere. The root lets no key have two holders; this holds anyway.
+    return min(len(counted), len({entry.key.raw for entry in counted.values()}))
 
 
 def _valid(text: str, chain: RootChain, binding: Binding, now_ms: int) -> _Counted:
     """An approval or rejection by a known key, for exactly this, in time. Raises Refusal GO413 or GO414."""
+    found = _signed(text, chain)
+    _require_bound(found.approval, binding)
+    _require_in_time(found.approval, now_ms)
+    return found
+
+
+def _signed(text: str, chain: RootChain) -> _Counted:
+    """An approval or rejection by the person whose key signed it. Raises Refusal GO413 or GO414."""
     try:
         approval, opened = envelope.open_record(Approval, text, kind="approval", keys=chain.keys(RoleName.APPROVER))
     except Refusal as error:
@@ -126,9 +179,7 @@ def _valid(text: str, chain: RootChain, binding: Binding, now_ms: int) -> _Count
     if key is None:
         holder = chain.holder(opened.signers[0])
         raise Refusal(GO414.code, f"an approval by {approval.approver} is signed with the key of {holder}")
-    _require_bound(approval, binding)
-    _require_in_time(approval, now_ms)
-    return _Counted(approval, key)
+    return _Counted(approval, key, text)
 
 
 def _require_bound(approval: Approval, binding: Binding) -> None:
@@ -143,11 +194,30 @@ def _require_bound(approval: Approval, binding: Binding) -> None:
     if approval.reads != binding.reads:
         changed = ", ".join(_differences(approval.reads, binding.reads)) or "their order"
         raise Refusal(GO413.code, f"{who} what was read before something changed: {changed}")
+    if binding.tree is not None and approval.decision == "approve":
+        _require_tree(approval, binding.tree)
 
 
-def _require_in_time(approval: Approval, now_ms: int) -> None:
+def _require_claimed(approval: Approval, claim: Claim) -> None:
+    who = f"the approval by {approval.approver} is for"
+    if approval.fleet != claim.fleet:
+        raise Refusal(GO413.code, f"{who} another fleet ({short(approval.fleet)})")
+    if approval.scope != claim.scope:
+        raise Refusal(GO413.code, f"{who} scope {approval.scope}, not {claim.scope}")
+    _require_tree(approval, claim.tree)
+
+
+def _require_tree(approval: Approval, tree: Digest) -> None:
     who = f"the approval by {approval.approver}"
-    if now_ms > approval.not_after_ms:
+    if approval.decisions_tree is None:
+        raise Refusal(GO413.code, f"{who} was signed by an older gridops and tells hosts no single step: sign it again")
+    if approval.decisions_tree != tree:
+        raise Refusal(GO413.code, f"{who} is for other decisions than the one that is to be carried out")
+
+
+def _require_in_time(approval: Approval, now_ms: int, carried_ms: int = 0) -> None:
+    who = f"the approval by {approval.approver}"
+    if now_ms > approval.not_after_ms + carried_ms:
         raise Refusal(GO413.code, f"{who} expired at {render_instant(approval.not_after_ms)}")
     if approval.issued_ms > now_ms + limits.ISSUED_AHEAD_MS:
         raise Refusal(GO413.code, f"{who} was issued in the future, at {render_instant(approval.issued_ms)}")

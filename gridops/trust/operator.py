@@ -6,6 +6,8 @@ is used once is remembered by the controller. A request that only tightens is he
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from gridops.base import limits
@@ -58,8 +60,46 @@ def seal_operator(request: OperatorRequest, signer: Signer) -> str:
     return envelope.seal("operator", to_bytes(request), signer)
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One advised step on a host's disk, by its name."""
+
+    fleet: Digest
+    scope: ScopeName
+    errand: Digest
+
+
+def require_let(texts: Sequence[str], step: Step, chain: RootChain, now_ms: int) -> None:
+    """Have enough people with approver keys let this very step be done, and does their word still carry it?
+
+    For hosts, and for who commands them. Raises Refusal with what is missing.
+    """
+    people: dict[PersonName, PublicKey] = {}
+    why: list[str] = []
+    for text in texts[: limits.SIGNATURES]:
+        try:
+            request, signers = _opened(text, chain, now_ms, limits.APPROVAL_CARRIED_MS)
+        except Refusal as refusal:
+            why.append(refusal.message)
+            continue
+        if request.verb != "errand" or request.errand != step.errand or request.scope not in (None, step.scope):
+            why.append(f"the word of {request.by} is for something else")
+            continue
+        people[request.by] = next(key for key in chain.keys(RoleName.APPROVER) if key in signers)
+    count, wanted = min(len(people), len({k.raw for k in people.values()})), chain.threshold(RoleName.APPROVER)
+    if count < wanted:
+        raise Refusal(codes.GO413.code, f"approval missing ({count} of {wanted})", evidence=tuple(why))
+
+
 def open_operator(text: str | bytes, chain: RootChain, now_ms: int) -> OperatorRequest:
     """The request, if a person of role approver or change signed it for this fleet, and it is in time."""
+    return _opened(text, chain, now_ms, 0)[0]
+
+
+def _opened(
+    text: str | bytes, chain: RootChain, now_ms: int, carried_ms: int
+) -> tuple[OperatorRequest, tuple[PublicKey, ...]]:
+    """The request and who signed it; its word may carry on after its end."""
     keys = _operators(chain)
     try:
         request, opened = envelope.open_record(
@@ -81,28 +121,28 @@ def open_operator(text: str | bytes, chain: RootChain, now_ms: int) -> OperatorR
     if request.verb in _APPROVING and not set(opened.signers) & set(chain.keys(RoleName.APPROVER)):
         needed = f"`{request.verb}` needs an approver key of root {chain.root.version}"
         raise Refusal(codes.GO414.code, f"{needed}, and {request.by}'s key has the role change")
-    _require_in_time(request, now_ms)
+    _require_in_time(request, now_ms, carried_ms)
     if request.verb not in _TIGHTENING:
         chain.require_fresh(now_ms)
     if len(request.nonce) not in _NONCE_CHARS:
         raise Refusal(codes.BAD_SCHEMA.code, "the request's nonce has not 16 to 128 characters")
     if len(request.approvals) > limits.APPROVALS_PER_REQUEST:
         raise Refusal(codes.BAD_SCHEMA.code, f"the request carries more than {limits.APPROVALS_PER_REQUEST} approvals")
-    return request
+    return request, opened.signers
 
 
 def _operators(chain: RootChain) -> tuple[PublicKey, ...]:
     return tuple(dict.fromkeys((*chain.keys(RoleName.APPROVER), *chain.keys(RoleName.CHANGE))))
 
 
-def _require_in_time(request: OperatorRequest, now_ms: int) -> None:
+def _require_in_time(request: OperatorRequest, now_ms: int, carried_ms: int) -> None:
     if request.issued_ms > now_ms + limits.ISSUED_AHEAD_MS:
         raise Refusal(
             codes.REQUEST_NOT_YET.code,
             f"the request is from the future: {_times(request, now_ms)}",
             hints=(COMPARE,),
         )
-    if now_ms > request.not_after_ms:
+    if now_ms > request.not_after_ms + carried_ms:
         raise Refusal(
             codes.REQUEST_EXPIRED.code,
             f"the request expired at {render_instant(request.not_after_ms)}: {_times(request, now_ms)}",

@@ -34,11 +34,10 @@ from gridops.base.record import digest_of, to_bytes
 from gridops.disk.keyring import create_secret
 from gridops.model.action import Action, DeviceGeneration, Drain, Load, Operate, Unload, Warm
 from gridops.model.plan import Launch
-from gridops.model.policy import ActionClass, Sensor
+from gridops.model.policy import Sensor
 from gridops.model.profile import Artifact, ArtifactFile, EngineArg, Restart
 from gridops.protocol.messages import (
     Authority,
-    AuthorityKind,
     Body,
     Directive,
     GatewayKey,
@@ -68,6 +67,7 @@ from gridops_agent.platform.base import Process
 from gridops_agent.shell import Agent
 from gridops_agent.statefolder import keep_roots
 from tests.agent.lookout import WELL
+from tests.builders.approvals import Approver, approved, operated
 from tests.builders.tiny_gguf import Made
 
 PERSON = PersonSigner.from_seed(b"p" * 32)
@@ -75,7 +75,6 @@ CONTROLLER = MachineSigner.from_seed(b"c" * 32)
 HOST = HostId("forge")
 CLIENT_KEY = "a client's key, never stored"
 KEYS = (GatewayKey(name="gateway", sha256=digest_bytes(CLIENT_KEY.encode())),)
-APPROVED = Authority(kind=AuthorityKind.APPROVAL, action_class=ActionClass.SCALE_UP, approvals=("{}",))
 DAY = 86_400_000
 
 
@@ -214,9 +213,16 @@ class Site:
             mode=mode,
             issued_ms=now - 1_000,
             not_after_ms=now + 300_000,
-            authority=APPROVED,
+            authority=self.authority(body.action),
         )
         return seal("grant", to_bytes(grant), CONTROLLER)
+
+    def authority(self, action: Action) -> Authority:
+        """ada approved a decision that asks for this very step."""
+        ada = Approver("ada", PERSON, self.chain.fleet, wall_ms() + self.offset_ms)
+        if isinstance(action, Operate):
+            return approved(action, ada, decision=operated(action, self.warm()))
+        return approved(action, ada)
 
     def directive(self, grants: Iterable[str] = (), acked: int = 0, nonce: str = "n") -> Directive:
         now = wall_ms() + self.offset_ms

@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from gridops.base.ids import DeviceId, Digest
+from gridops.base.ids import DeviceId, Digest, ReplicaId
 from gridops.base.record import digest_of
 from gridops.model.action import Action, Drain, Unload
 from gridops.model.fleet import DeviceKind
@@ -113,10 +113,15 @@ class Story:
         return self.tell(Resumed(MappingProxyType(everything)))
 
     def drain_of(self, body: Digest) -> Drain:
-        return replace(b.drain(), incarnation=body)
+        return replace(b.drain(), incarnation=body, replica=self._called(body))
 
     def unload_of(self, body: Digest, *, force: bool = False) -> Unload:
-        return replace(b.unload(force=force), incarnation=body)
+        return replace(b.unload(force=force), incarnation=body, replica=self._called(body))
+
+    def _called(self, body: Digest) -> ReplicaId:
+        """As this host calls it; what it never had is called as the first."""
+        held = self.host.held.get(body)
+        return held.replica if held is not None else b.drain().replica
 
 
 def drained(story: Story) -> Digest:

@@ -39,7 +39,7 @@ class Crowd:
         self.now, self.prev, self.seq = b.NOW, b.START, 0
 
     def model(self, n: int) -> Held:
-        warm = b.warm()
+        warm = replace(b.warm(), replica=ReplicaId(f"coder/{n + 1}"))
         return Held(
             body=Digest(f"sha256:{n:064x}"),
             warm=warm,
@@ -50,14 +50,16 @@ class Crowd:
             drain_ms=warm.drain_ms,
         )
 
-    def drain(self, n: int, authority: Authority) -> str | None:
-        """Drains model `n`; the code of a refusal, or None where it begins."""
+    def drain(self, n: int, authority: Authority | None = None) -> str | None:
+        """Drains model `n`, without an authority by an approval; the code of a refusal, or None where it begins."""
         incarnation = Digest(f"sha256:{n:064x}")
         action: Drain = replace(b.drain(), incarnation=incarnation, replica=ReplicaId(f"coder/{n + 1}"))
         self.seq += 1
         body = b.body(self.seq, self.prev, action)
         self.prev = digest_of(body)
-        grant = b.grant(body, authority=authority, issued_ms=self.now, not_after_ms=self.now + 60_000)
+        grant = b.grant(
+            body, authority=authority or b.approved(action), issued_ms=self.now, not_after_ms=self.now + 60_000
+        )
         directive = b.directive(grants=(b.sealed(grant),), acked_rseq=self.host.receipts.head)
         self.host = step(self.host, Heard(directive, floor_ms=self.now, epoch=1), self.now).host
         done = step(self.host, Began(digest_of(body)), self.now)
@@ -82,7 +84,7 @@ def test_standing_permission_takes_so_many_models_out_of_service_and_no_more(cro
 
 
 def test_an_approval_is_not_braked_and_does_not_use_the_brake_up(crowd: Crowd) -> None:
-    assert [crowd.drain(n, b.APPROVED) for n in range(MODELS)] == [None] * MODELS
+    assert [crowd.drain(n) for n in range(MODELS)] == [None] * MODELS
     assert crowd.host.brake == Brake()
 
 
@@ -90,7 +92,7 @@ def test_a_person_can_go_on_where_the_brake_holds(crowd: Crowd) -> None:
     for n in range(limits.STANDING_STOPS):
         crowd.drain(n, b.STANDING)
     assert crowd.drain(MODELS - 1, b.STANDING) == codes.BRAKE.code
-    assert crowd.drain(MODELS - 1, b.APPROVED) is None
+    assert crowd.drain(MODELS - 1) is None
 
 
 def test_the_brake_lets_go_when_the_window_has_passed(crowd: Crowd) -> None:

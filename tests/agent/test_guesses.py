@@ -96,7 +96,7 @@ def test_a_part_of_what_was_fetched_or_more_than_it_may_not_go() -> None:
 def test_files_stay_that_a_command_is_about_to_use() -> None:
     story = Story()
     fetched(story)
-    story.issue(replace(guess(MINE), guess=None, replica="coder/1"))
+    story.issue(replace(guess(MINE), guess=None, replica="coder/1", profile="coder"))
     assert refused(story, evict(MINE)) == "not_a_guess"
 
 
@@ -142,4 +142,4 @@ def test_a_heartbeat_shows_no_more_files_than_it_holds() -> None:
 
 def test_a_host_without_guesses_and_transfers_says_nothing_of_them() -> None:
     said = inventory(Story().host, Readings())
-    assert (said.prefetched, said.transfers, said.abilities) == (None, None, ("catalog", "evict"))
+    assert (said.prefetched, said.transfers, said.abilities) == (None, None, ("catalog", "evict", "proof"))

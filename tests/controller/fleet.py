@@ -31,6 +31,7 @@ from gridops.model.fleet import FleetSettings
 from gridops.model.plan import Plan, ReadSet
 from gridops.protocol.messages import Beat
 from gridops.trust.approval import Approval, seal_approval
+from gridops.trust.approved import tree_of
 from gridops.trust.found import Founders, first_root
 from gridops.trust.keys import MachineSigner, PersonSigner
 from gridops.trust.operator import OperatorRequest, seal_operator
@@ -208,6 +209,7 @@ class Fleet:
             fleet=plan.fleet,
             scope=plan.scope,
             decisions_digest=plan.decisions_digest,
+            decisions_tree=fields.pop("tree", tree_of(plan)),
             reads=reads or plan.reads,
             decision=fields.pop("decision", "approve"),
             approver=PersonName("mira"),

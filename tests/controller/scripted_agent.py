@@ -24,6 +24,7 @@ from gridops.protocol import fence as fences
 from gridops.protocol import fresh
 from gridops.protocol import receipts as chain_of_receipts
 from gridops.protocol.alarm import Alarm
+from gridops.protocol.covers import as_reported
 from gridops.protocol.fence import Cancel, Execute, Fence, Reject, Repeat, Standing, Voided
 from gridops.protocol.messages import Beat, Body, Directive, Heartbeat, Inventory, Outcome, Term, Transfer
 from gridops.protocol.open import open_directive
@@ -62,7 +63,7 @@ class Room:
 
     guesses: list[Prefetched] = field(default_factory=list)
     """What came on a guess and was not used."""
-    abilities: tuple[str, ...] | None = ("catalog", "evict")
+    abilities: tuple[str, ...] | None = ("catalog", "evict", "proof")
     backend: str = "cpu"
     measured: tuple[Measured, ...] | None = None
     """What its qualifications came to."""
@@ -206,6 +207,7 @@ class ScriptedAgent:
             chain=self.chain,
             known=self.known,
             owed=chain_of_receipts.owed_count(self.receipts),
+            runs=as_reported(self.room.residencies.values()),
         )
         ruling = fences.examine(self.fence, grant, standing)
         match ruling:

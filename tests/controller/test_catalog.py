@@ -175,7 +175,7 @@ def test_a_command_made_under_an_older_catalog_is_taken_back_and_made_anew(desk:
 
 def test_a_host_of_before_is_sent_nothing_new_keeps_what_it_has_and_the_plan_says_why(desk: Desk) -> None:
     for agent in desk.fleet.agents.values():
-        agent.room.abilities = ("evict",)
+        agent.room.abilities = ("evict", "proof")
     desk.settle(2)
     desk.apply()
     desk.settle()
@@ -189,7 +189,7 @@ def test_a_host_of_before_is_sent_nothing_new_keeps_what_it_has_and_the_plan_say
     codes = {line.code for u in candidate.report.unplaced for line in u.hosts}
     assert CATALOG_UNKNOWN.code in codes
     for agent in desk.fleet.agents.values():
-        agent.room.abilities = ("catalog", "evict")
+        agent.room.abilities = ("catalog", "evict", "proof")
     desk.settle()
     desk.apply()
     desk.settle()

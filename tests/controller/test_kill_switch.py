@@ -298,11 +298,13 @@ def displacing(fleet: Fleet, kind: AuthorityKind) -> Desk:
         source=place.target,
         target=None,
     )
+    plan = replace(made, decisions=(place, gone))
     row = r.TargetSet(
-        plan=replace(made, decisions=(place, gone)),
+        plan=plan,
         kind=kind,
         by="somebody",
         until_ms=desk.now + 86_400_000,
+        approvals=(fleet.approval(plan, desk.now),) if kind is AuthorityKind.APPROVAL else (),
     )
     desk.controller.commit((row,), desk.now)
     desk.controller.reconcile(DEFAULT)

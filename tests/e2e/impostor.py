@@ -133,6 +133,8 @@ class Player:
     """Played as it is, instead of anything new."""
     heard: int = 0
     """Heartbeats of the one host that were answered with what is played now."""
+    receipts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What that host has stated, by the command it is about."""
 
     def play(self, **what: Any) -> None:
         fresh = {"grants": (), "signer": None, "record": None, "heard": 0} | what
@@ -144,8 +146,12 @@ class Player:
             return 200, json.dumps({"roots": self.roots}).encode()
         if path != "/v1/beat":
             return 404, b"{}"
-        heartbeat = json.loads(base64.b64decode(json.loads(json.loads(body)["heartbeat"])["payload"]))
+        beat = json.loads(body)
+        heartbeat = _payload(beat["heartbeat"])
         ours = heartbeat["host"] == self.host
+        if ours:
+            said = [_payload(text) for text in beat.get("receipts", ())]
+            self.receipts |= {receipt["body"]: receipt for receipt in said}
         self.heard += ours
         if ours and self.record is not None:
             return 200, json.dumps({"directive": self.record}).encode()
@@ -160,6 +166,11 @@ class Player:
         )
         signer = (self.signer if ours else None) or self.recorder.signer
         return 200, json.dumps({"directive": seal("directive", to_bytes(made), signer)}).encode()
+
+
+def _payload(envelope: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(base64.b64decode(json.loads(envelope)["payload"]))
+    return found
 
 
 class Caller:

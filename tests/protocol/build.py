@@ -34,6 +34,8 @@ from gridops.trust import root as roots
 from gridops.trust.envelope import seal
 from gridops.trust.keys import MachineSigner, PersonSigner
 from gridops.trust.root import Role, RoleKey, RoleName, Root, RootChain, seal_root
+from tests.builders import approvals
+from tests.builders.approvals import Approver, operated
 
 NOW = 1_796_000_000_000
 MINUTE = 60_000
@@ -48,6 +50,7 @@ HOST_KEY = HOST_SIGNER.public.text
 PLAN = digest_bytes(b"plan")
 TERM = Term(epoch=1, counter=5)
 APPROVED = Authority(kind=AuthorityKind.APPROVAL, action_class=ActionClass.SCALE_UP, approvals=("{}",))
+"""For those who only carry it: no host believes this."""
 STANDING = Authority(kind=AuthorityKind.STANDING, action_class=ActionClass.REPAIR)
 
 
@@ -95,6 +98,7 @@ def released(chain: RootChain, threshold: int = 2, catalog: int | None = None, *
 
 
 RELEASED = released(CHAIN)
+PERSON = Approver("ada", ADA, FLEET, NOW)
 
 
 def standing(**changes: object) -> Standing:
@@ -187,6 +191,13 @@ def body(seq: int = 1, prev: Digest = START, action: Action | None = None) -> Bo
     )
 
 
+def approved(action: Action, **changes: object) -> Authority:
+    """ada approved a decision that asks for this very step."""
+    if isinstance(action, Operate) and "decision" not in changes:
+        changes["decision"] = operated(action, warm(int(action.replica.rpartition("/")[2])))
+    return approvals.approved(action, PERSON, **changes)
+
+
 def grant(of: Body, **changes: object) -> Grant:
     made = Grant(
         fleet=of.fleet,
@@ -195,7 +206,7 @@ def grant(of: Body, **changes: object) -> Grant:
         mode=GrantMode.EXECUTE,
         issued_ms=NOW - MINUTE,
         not_after_ms=NOW + MINUTE,
-        authority=APPROVED,
+        authority=approved(of.action),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 

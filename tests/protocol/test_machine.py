@@ -81,7 +81,7 @@ class Spine(RuleBasedStateMachine):
     @initialize(standing=st.booleans())
     def root(self, standing: bool) -> None:
         self.chain = build.CHAIN if standing else build.NO_STANDING
-        self.authority = build.APPROVED if not standing else build.STANDING
+        self.standing = standing
         self.a_round_goes_well(act=False, lost=False)
 
     # --- the controller
@@ -96,7 +96,8 @@ class Spine(RuleBasedStateMachine):
         self.wishes += 1
         action = kind(self.wishes)
         assert outboxes.pending(self.outbox, outboxes.action_key(action)) is None
-        authority = self.authority if authorised else replace(build.APPROVED, approvals=())
+        authority = build.STANDING if self.standing else build.approved(action)
+        authority = authority if authorised else replace(build.APPROVED, approvals=())
         self.outbox, body = outboxes.enqueue(self.outbox, action, build.cause(authority), build.FLEET, self.now)
         self.issued.setdefault(body.seq, set()).add(digest_of(body))
 

@@ -65,7 +65,7 @@ def refusal(texts: Sequence[str], **how: Any) -> Refusal:
 
 
 def test_one_good_approval_carries_a_change_that_needs_one() -> None:
-    assert verdict([signed()]) == Verdict((PersonName("mira"),), frozenset())
+    assert verdict([signed()]) == Verdict((PersonName("mira"),), frozenset(), (signed(),))
 
 
 def test_two_people_are_two_and_are_named_in_order() -> None:
@@ -228,3 +228,43 @@ def test_an_expired_root_freezes_change() -> None:
 def test_approvals_are_bounded() -> None:
     assert verdict([signed()] * limits.APPROVALS_PER_REQUEST)
     assert refusal([signed()] * (limits.APPROVALS_PER_REQUEST + 1)).code == "GO413"
+
+
+# --- what hosts can tell, and who wrote it ---------------------------------------------------------------------------
+
+TREE = Digest("sha256:" + "7" * 64)
+
+
+def test_where_hosts_verify_an_approval_it_names_the_tree_of_the_same_decisions() -> None:
+    binding = replace(BINDING, tree=TREE)
+
+    def judged(text: str) -> Verdict:
+        return judge([text], chain=CHAIN, binding=binding, need=1, eligible=BOTH, now_ms=NOW)
+
+    assert judged(signed(decisions_tree=TREE)).texts == (signed(decisions_tree=TREE),)
+    with pytest.raises(Refusal) as old:
+        judged(signed())
+    assert "signed by an older gridops" in old.value.evidence[0]
+    with pytest.raises(Refusal) as other:
+        judged(signed(decisions_tree=READS.profiles[0].digest))
+    assert "is for other decisions" in other.value.evidence[0]
+    with pytest.raises(Refusal) as no:
+        judged(signed("jon", decision="reject"))
+    assert no.value.code == "GO421", "a no is a no in any form"
+
+
+def test_an_approval_of_the_first_form_has_the_bytes_it_always_had() -> None:
+    """Recorded before there was a tree; envelopes that people keep in files are read for ever."""
+    recorded = (
+        b'{"approver":"mira","decision":"approve","decisions_digest":"sha256:' + b"d" * 64 + b'","fleet":"'
+        + CHAIN.fleet.encode() + b'","issued_ms":1800000000000,"last_replicas":[],"not_after_ms":1800001800000,"reads":'
+        b'{"hosts":[{"generation":7,"host":"gpu-01"},{"generation":1,"host":"gpu-02"}],"profiles":[{"digest":"sha256:'
+        + b"1" * 64 + b'","profile":"coder"}]},"scope":"default","v":1}'
+    )  # fmt: skip
+    assert to_bytes(approval()) == recorded
+    assert verdict([envelope.seal("approval", recorded, person("mira"))]).approvers == ("mira",)
+
+
+def test_what_counted_is_kept_and_nothing_else() -> None:
+    good, bad = signed("jon"), signed("mira", scope=ScopeName("lab"))
+    assert verdict([bad, good, signed("jon", issued_ms=NOW + 1)]).texts == (good,)

@@ -17,6 +17,7 @@ from gridops.model.action import Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol import receipts
 from gridops.protocol.alarm import Alarm
+from gridops.protocol.covers import Running
 from gridops.protocol.fence import Cancel, Execute, Reject, Repeat, Standing, Voided, examine, raise_term, settle
 from gridops.protocol.messages import AuthorityKind, Body, Outcome, Term
 from gridops.trust.release import take, walked
@@ -77,9 +78,22 @@ def heard(host: Host, event: Heard, now_ms: int) -> Answer:
     return host, tuple(effects)
 
 
+def _runs(host: Host) -> dict[Digest, Running]:
+    """What runs here, by incarnation: what an approval of an end or of new terms is judged by."""
+    return {
+        body: Running(held.replica, digest_of(held.warm.launch), held.warm.devices, held.state)
+        for body, held in host.held.items()
+    }
+
+
 def _granted(host: Host, envelope: str, now_ms: int) -> Answer:
     standing = Standing(
-        now_ms=now_ms, fresh=True, chain=host.chain, owed=receipts.owed_count(host.receipts), known=host.known
+        now_ms=now_ms,
+        fresh=True,
+        chain=host.chain,
+        owed=receipts.owed_count(host.receipts),
+        known=host.known,
+        runs=_runs(host),
     )
     ruling = examine(host.fence, envelope, standing)
     match ruling:

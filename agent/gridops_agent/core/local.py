@@ -15,6 +15,7 @@ from gridops.base.ids import DeviceId, Digest
 from gridops.base.units import PPM, render_bytes, render_ms
 from gridops.model.action import Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.fleet import DeviceKind
+from gridops.model.profile import Artifact
 from gridops.model.snapshot import DeviceReport, ResidencyState
 from gridops.protocol.fence import uncatalogued
 from gridops_agent.core import guesses
@@ -28,8 +29,13 @@ No = tuple[str, str]
 
 
 def objection(host: Host, command: Command, now_ms: int) -> No | None:
-    """Why this command's effect may not start now; None when it may."""
-    action = command.body.action
+    """Why this command's effect may not start now; None when it may. Ceilings and brake first, then what the world has
+    to be like (checks 12 and 13)."""
+    return _ceilings(host, command, now_ms) or _moved_on(host, command)
+
+
+def _moved_on(host: Host, command: Command) -> No | None:
+    """A device is not as it was when the command was planned."""
     for wanted in command.body.precondition:
         have = host.generation(wanted.device)
         if have != wanted.generation:
@@ -37,15 +43,22 @@ def objection(host: Host, command: Command, now_ms: int) -> No | None:
                 codes.PRECONDITION.code,
                 f"{wanted.device} is at generation {have}, the command was planned for {wanted.generation}",
             )
+    return None
+
+
+def _ceilings(host: Host, command: Command, now_ms: int) -> No | None:
+    action = command.body.action
     match action:
         case Load():
-            return _accepts(host) or _catalogued(host, action)
+            return _catalogued(host, action) or _inside(action.artifact) or _accepts(host)
         case Evict():
             return guesses.objection(host, action)
         case Warm():
             return (
-                _accepts(host)
-                or _catalogued(host, action)
+                _catalogued(host, action)
+                or _inside(action.launch.artifact)
+                or _counted(action)
+                or _accepts(host)
                 or guesses.objection(host, action)
                 or _countable(host)
                 or _open(host, action)
@@ -58,6 +71,23 @@ def objection(host: Host, command: Command, now_ms: int) -> No | None:
             return _present(host, action.incarnation)
         case Unload():
             return _may_unload(host, action)
+
+
+def _inside(artifact: Artifact) -> No | None:
+    """Whatever was signed, files stay in the folder of their artifact."""
+    for file in artifact.files:
+        parts = file.path.split("/")
+        if not parts[0] or ".." in parts or "\0" in file.path:
+            return codes.OVER_CEILING.code, f"`{file.path}` is not a relative path inside the artifact's folder"
+    return None
+
+
+def _counted(warm: Warm) -> No | None:
+    """Less than nothing would make room for others that is not there."""
+    if warm.device_bytes >= 0 and warm.host_bytes >= 0 and len(set(warm.devices)) == len(warm.devices) > 0:
+        return None
+    sizes = f"{warm.device_bytes} bytes on each of {list(warm.devices)} and {warm.host_bytes} of RAM"
+    return codes.OVER_CEILING.code, f"{sizes} are no sizes of an engine"
 
 
 def _accepts(host: Host) -> No | None:

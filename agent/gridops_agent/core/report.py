@@ -26,7 +26,7 @@ from gridops.trust.release import demanded
 from gridops_agent.core import guesses
 from gridops_agent.core.state import Held, Host
 
-ABILITIES = (Ability.CATALOG.value, Ability.EVICT.value)
+ABILITIES = (Ability.CATALOG.value, Ability.EVICT.value, Ability.PROOF.value)
 DETAIL = (300, 310)
 ALARM = (200, 400)
 """Characters, and bytes as JSON: a text in another script, or full of control characters, is cut earlier."""

@@ -25,6 +25,7 @@ from gridops.model.plan import Decision, Plan
 from gridops.model.policy import ApprovalPolicy, Risk
 from gridops.protocol.messages import AuthorityKind
 from gridops.trust.approval import Binding, Verdict, judge
+from gridops.trust.approved import tree_of
 from gridops.trust.operator import OperatorRequest
 from gridops.trust.root import RoleName, RootChain
 
@@ -99,7 +100,7 @@ def finish(state: State, chain: RootChain, request: OperatorRequest, question: Q
         kind=AuthorityKind.APPROVAL,
         by=request.by,
         until_ms=now_ms + desired.approvals.execute_within_ms,
-        approvals=question.approvals[: limits.SIGNATURES],
+        approvals=verdict.texts[: limits.SIGNATURES],
         approvers=verdict.approvers,
         last_replicas=tuple(sorted(typed | allowed)),
         proposal=reviewed.id if reviewed.id != current.id else None,
@@ -114,15 +115,15 @@ Electorate = tuple[RootChain, ApprovalPolicy, frozenset[PersonName]]
 def approved(who: Electorate, plan: Plan, approvals: Sequence[str], now_ms: int) -> Verdict:
     """Enough people for every risk that the plan contains. An apply by a person needs at least what policy says."""
     chain, policy, barred = who
-    binding = Binding(plan.fleet, plan.scope, plan.decisions_digest, plan.reads, barred)
-    people: set[PersonName] = set()
+    binding = Binding(plan.fleet, plan.scope, plan.decisions_digest, plan.reads, barred, tree_of(plan))
+    people: dict[PersonName, str] = {}
     typed: set[ProfileName] = set()
     for risk in sorted({d.risk for d in plan.to_do}, key=lambda x: list(Risk).index(x)) or [Risk.ROUTINE]:
         need, eligible = needs(chain, policy, risk)
         verdict = judge(approvals, chain=chain, binding=binding, need=need, eligible=eligible, now_ms=now_ms)
-        people.update(verdict.approvers)
+        people.update(zip(verdict.approvers, verdict.texts, strict=True))
         typed.update(verdict.last_replicas)
-    return Verdict(tuple(sorted(people)), frozenset(typed))
+    return Verdict(tuple(sorted(people)), frozenset(typed), tuple(people[p] for p in sorted(people)))
 
 
 def needs(chain: RootChain, policy: ApprovalPolicy, risk: Risk) -> tuple[int, frozenset[PersonName]]:

@@ -6,6 +6,7 @@ Part of `fold`, which calls each by the kind of its row; nothing here decides.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from gridops.base import limits
@@ -28,6 +29,7 @@ from gridops.model.plan import Decision, DecisionKind, Plan
 from gridops.model.policy import ActionClass
 from gridops.planner.authority import change_sets, displacing
 from gridops.protocol.messages import AuthorityKind
+from gridops.trust.approved import ApprovedDecision, approved_decisions, leaves_of
 
 APPLIES_KEPT = 20
 HOUR_MS = 3_600_000
@@ -76,9 +78,12 @@ def _target_set(state: State, row: r.TargetSet, at_ms: int) -> None:
     stay = before | {a.replica for a in plan.placement} | {d.replica for d in plan.to_do}
     book.warrants = {k: w for k, w in book.warrants.items() if k in stay or at_ms < w.until_ms}
     sets = change_sets(plan.to_do)
-    for decision in plan.to_do:
-        book.warrants[decision.replica] = _warrant(row, book, decision, displacing(sets[decision.change_set]))
+    shown = approved_decisions(plan) if row.kind is AuthorityKind.APPROVAL else (None,) * len(plan.to_do)
+    for decision, one in zip(plan.to_do, shown, strict=True):
+        warrant = _warrant(row, book, decision, displacing(sets[decision.change_set]))
+        book.warrants[decision.replica] = replace(warrant, decision=one)
         book.retry.add(decision.replica)
+    _plant(book, tuple(one for one in shown if one is not None))
     meant = {a.replica for a in plan.placement}
     book.retry &= meant
     book.again = {k: streak for k, streak in book.again.items() if k in meant}
@@ -95,6 +100,14 @@ def _target_set(state: State, row: r.TargetSet, at_ms: int) -> None:
     book.batch.since_ms = book.batch.since_ms or at_ms
     book.batch.repair = book.batch.repair or any(d.action_class is ActionClass.REPAIR for d in plan.to_do)
     del book.batch.plans[: -limits.PLANS_IN_MEMORY]
+
+
+def _plant(book: ScopeBook, decisions: tuple[ApprovedDecision, ...]) -> None:
+    """Keep the tree of the plan that is now in force, and of each that a warrant still rests on."""
+    if decisions and book.target_digest is not None:
+        book.leaves[book.target_digest] = leaves_of(decisions)
+    named = {w.plan for w in book.warrants.values() if w.decision is not None}
+    book.leaves = {plan: leaves for plan, leaves in book.leaves.items() if plan in named}
 
 
 def _apply_ended(state: State, row: r.ApplyEnded, at_ms: int) -> None:

@@ -8,7 +8,7 @@ decides what to do next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gridops.base import limits
 from gridops.base.codes.control import REPLAYED
@@ -23,7 +23,7 @@ from gridops.controller.core.state import State
 from gridops.model.snapshot import HostReport, HostState
 from gridops.protocol import outbox as ob
 from gridops.protocol.alarm import Alarm
-from gridops.protocol.messages import Grant, Heartbeat, Receipt
+from gridops.protocol.messages import Ability, Grant, Heartbeat, Receipt
 from gridops.protocol.outbox import Outbox
 from gridops.protocol.pulse import Pulse, beat, in_doubt, is_of_now, told
 
@@ -90,12 +90,16 @@ def _of_now(state: State, soft: Soft, host_key: str, heartbeat: Heartbeat) -> bo
     return state.term is None or is_of_now(heartbeat, state.term, first=new and state.rebuilt_ms is None)
 
 
-def due(state: State, host: HostId, now_ms: int) -> tuple[Grant, ...]:
-    """Grants for the next directive; none while commands to the host are stopped."""
+def due(state: State, heartbeat: Heartbeat, now_ms: int) -> tuple[Grant, ...]:
+    """Grants for the next directive; none while commands to it are stopped. Nobody is sent what it cannot read."""
+    host = heartbeat.host
     book = state.hosts.get(host)
     if book is None or state.term is None or state.held(host) is not None:
         return ()
-    return ob.grants_due(book.outbox, state.term, now_ms)
+    grants = ob.grants_due(book.outbox, state.term, now_ms)
+    if Ability.PROOF.value in (heartbeat.inventory.abilities or ()):
+        return grants
+    return tuple(replace(g, authority=replace(g.authority, proof=None)) for g in grants)
 
 
 def roots_for(state: State, version: int) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from gridops.planner.planner import Inputs
 from gridops.planner.restrict import restrict
 from gridops.planner.standing import patience_ms
 from gridops.protocol.messages import Ability, AuthorityKind
+from gridops.trust.approved import approved_decisions
 
 WAIT_STEP_MS = 5_000
 """How often a plan is made again while the last one only waits for time to pass (a cooldown, a residency, a grace)."""
@@ -182,7 +183,7 @@ def _automatic(rights: Rights, soft: Soft, roster: Roster, plan: Plan) -> tuple[
 def _proposed(rights: Rights, book: ScopeBook, last: ScopeSoft, plan: Plan, cause: str) -> tuple[r.Row, ...]:
     """A proposal, unless people have this very question before them already, or answered it with no."""
     waits = book.proposal
-    if waits is not None and waits.plan.decisions_digest == plan.decisions_digest:
+    if waits is not None and _same_question(waits.plan, plan):
         last.quiet += 1
         return ()
     if plan.decisions_digest in book.rejected:
@@ -194,6 +195,12 @@ def _proposed(rights: Rights, book: ScopeBook, last: ScopeSoft, plan: Plan, caus
         return _withdrawn(book, rights, "replaced by a plan that was rejected", last) if waits is not None else ()
     replaced = _closed(book, rights, "replaced") if waits is not None else ()
     return (*replaced, r.Proposed(plan=plan, cause=cause))
+
+
+def _same_question(waits: Plan, plan: Plan) -> bool:
+    """An approval of the one is an approval of the other, to hosts too."""
+    same = waits.decisions_digest == plan.decisions_digest
+    return same and approved_decisions(waits) == approved_decisions(plan)
 
 
 def _withdrawn(book: ScopeBook, rights: Rights, why: str, last: ScopeSoft) -> tuple[r.Row, ...]:

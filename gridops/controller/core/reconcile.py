@@ -216,7 +216,7 @@ def _consider(turn: Pass, step: Step) -> None:
     if no is not None:
         turn.held.append(no)
         return
-    authority = may_issue(turn.rights, action)
+    authority = may_issue(turn.rights, action, turn.report(host))
     if isinstance(authority, No):
         turn.held.append(authority.detail)
         return

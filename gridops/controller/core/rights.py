@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from gridops.base.codes.control import GO416, GO422, GO429
 from gridops.base.codes.placement import HELD_WINDOW
+from gridops.base.codes.protocol import UNAPPROVED
 from gridops.base.codes.trust import ROOT_EXPIRED
 from gridops.base.ids import ReplicaId, ScopeName
 from gridops.base.windows import ZoneRules
@@ -20,13 +21,17 @@ from gridops.controller.core.errands import spoken, way
 from gridops.controller.core.learned import named
 from gridops.controller.core.modes import Permitted
 from gridops.controller.core.state import ScopeBook, State, Warrant, now_called
+from gridops.footprint.need import identity
 from gridops.model.action import Action, Drain, Load, Unload, Warm
 from gridops.model.plan import Assignment
 from gridops.model.policy import ActionClass, Window
+from gridops.model.snapshot import HostReport
 from gridops.planner.authority import errand
 from gridops.planner.budgets import shut
-from gridops.protocol.messages import Authority, AuthorityKind
+from gridops.protocol.covers import Asked, as_reported, uncovered
+from gridops.protocol.messages import Ability, Authority, AuthorityKind
 from gridops.protocol.outbox import Entry
+from gridops.trust.approved import Proof, prove
 from gridops.trust.root import RootChain
 
 
@@ -70,11 +75,20 @@ class No:
     detail: str
 
 
-def may_issue(rights: Rights, action: Action) -> Authority | No:
-    """The authority under which a command may be made, or why it may not."""
-    no = _nothing_at_all(rights)
-    if no is not None:
-        return no
+def may_issue(rights: Rights, action: Action, report: HostReport | None = None) -> Authority | No:
+    """The authority under which a command may be made, or why it may not. `report` is the newest word of its host: no
+    command is made that it could only refuse."""
+    found = _nothing_at_all(rights) or _authority(rights, action)
+    if isinstance(found, No) or found.kind is not AuthorityKind.APPROVAL:
+        return found
+    if report is None or not report.can(Ability.PROOF.value):
+        return found
+    asked = Asked(rights.chain.fleet, rights.scope, action, found, as_reported(report.residencies))
+    why = uncovered(asked, rights.chain, rights.now_ms)
+    return found if why is None else No(UNAPPROVED.code, f"{named(action)}: its host would refuse it: {why}")
+
+
+def _authority(rights: Rights, action: Action) -> Authority | No:
     group = errand(action)
     if group is not None:
         words = spoken(rights.state, rights.scope, action, rights.now_ms)
@@ -94,7 +108,22 @@ def may_issue(rights: Rights, action: Action) -> Authority | No:
         no = _shut(rights, action, warrant.action_class)
     if no is not None:
         return no
-    return Authority(kind=warrant.kind, action_class=warrant.action_class, approvals=warrant.approvals)
+    return Authority(
+        kind=warrant.kind,
+        action_class=warrant.action_class,
+        approvals=warrant.approvals,
+        proof=_proof(rights, warrant, action),
+    )
+
+
+def _proof(rights: Rights, warrant: Warrant, action: Action) -> Proof | None:
+    """Which of the approved decisions speaks for a command, for its host to verify."""
+    leaves, target = rights.book.leaves.get(warrant.plan), rights.book.target
+    if warrant.decision is None or leaves is None:
+        return None
+    launches = target.launches if isinstance(action, Load) and target is not None else ()
+    launch = next((one for one in launches if identity(one) == warrant.decision.launch), None)
+    return prove(warrant.decision, leaves, launch)
 
 
 def still_right(rights: Rights, entry: Entry) -> No | None:

@@ -17,6 +17,7 @@ from gridops.model.plan import Plan, Seat, Terms
 from gridops.model.policy import ActionClass, ModePolicy
 from gridops.protocol.messages import AuthorityKind, Facts, Term
 from gridops.protocol.outbox import Outbox
+from gridops.trust.approved import ApprovedDecision
 
 BACKOFF_MS = 30_000
 """First wait after a failure of (kind, host, profile); doubles each time (A-324)."""
@@ -88,6 +89,8 @@ class Warrant:
     """The last replica of its profile may go: its name was typed, or the mode allows it."""
     displacing: tuple[ProfileName, ...] = ()
     """Profiles that are loaded in place of others by its change set: each needs `allow_displace` while it stands."""
+    decision: ApprovedDecision | None = None
+    """What people approved: a host is shown it, and its place among the `leaves` of its plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,8 @@ class ScopeBook:
     target_digest: Digest | None = None
     target_ms: int = 0
     warrants: dict[ReplicaId, Warrant] = field(default_factory=dict)
+    leaves: dict[Digest, tuple[Digest, ...]] = field(default_factory=dict)
+    """Of each plan by whose approvals a warrant speaks: the tree that they signed (`trust.approved`)."""
     proposal: Proposal | None = None
     rejected: dict[Digest, PersonName] = field(default_factory=dict)
     """Decisions that a person said no to: not proposed again while they stay the same."""
