@@ -91,6 +91,14 @@ STANDING_STOPS_WINDOW_MS = 600_000
 large host that is drained by standing permission takes two or three windows; a stolen controller cannot empty a fleet
 faster than people notice."""
 
+# Heartbeats
+HEARTBEATS_PER_S = 100
+"""Of all hosts together, and once more of those that have something to do; beyond it each speaks less often. A fifth
+of a core at 1,000 hosts. Double: a busy controller's plans wait for its heartbeats; half: 500 hosts are heard every
+ten seconds and 1,000 every twenty."""
+POLL_MOST_MS = 60_000
+"""The longest wish for the next heartbeat that agents follow."""
+
 # People
 APPROVAL_VALID_MS = 7 * 86_400_000
 APPROVAL_CARRIED_MS = 86_400_000

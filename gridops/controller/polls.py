@@ -88,7 +88,7 @@ def answer(desk: Controller, polled: Polled) -> Answered:
         return Answered(seal_record("directive", nothing, desk.signer), False)
     grants = tuple(seal_record("grant", g, desk.signer) for g in ingest.due(desk.state, heartbeat, now_ms))
     expected = any(host in outcome.hosts for outcome in desk.outcomes.values())
-    told = issue.Answer(grants, desk.gateway_keys, expected)
+    told = issue.Answer(grants, desk.gateway_keys, expected, desk.soft)
     directive = issue.directive(desk.state, desk.roster, heartbeat, told, now_ms)
     return Answered(seal_record("directive", directive, desk.signer), polled.news)
 

@@ -21,12 +21,13 @@ from gridops.files.diagnose import Problem, error, has_errors, ordered
 from gridops.files.gather import Declared, Gathered, gather
 from gridops.files.marks import marks
 from gridops.files.nodes import Source
+from gridops.files.pace import paced
 from gridops.files.tree import Tree
 from gridops.files.trusted import CATALOG, catalog_of
 from gridops.model.catalog import Catalog
 from gridops.model.fleet import Drain
 from gridops.model.intent import Desired, Intent
-from gridops.model.policy import ModePolicy
+from gridops.model.policy import ModePolicy, PlanningPolicy
 
 MODE_FILE = "policies/mode.yaml"
 DRAINS = "fleet.d/drains/"
@@ -126,8 +127,10 @@ def _catalog(found: Gathered, tree: Tree) -> Catalog | None:
 
 def _desired(found: Gathered, catalog: Catalog | None) -> Desired:
     policies = {_POLICY_FIELDS[kind]: declared.value for kind, declared in found.policies.items()}
+    hosts = _values(found.hosts)
+    policies["planning"] = paced(policies.get("planning") or PlanningPolicy(), hosts)
     return Desired(
-        hosts=_values(found.hosts),
+        hosts=hosts,
         keys=_values(found.keys),
         drains=_values(found.drains),
         profiles=_values(found.profiles),

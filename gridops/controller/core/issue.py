@@ -15,8 +15,10 @@ from gridops.base.ids import HostId, ScopeName
 from gridops.controller.core import rows as r
 from gridops.controller.core.catalogs import for_host
 from gridops.controller.core.ingest import roots_for
+from gridops.controller.core.pace import busy_ms, calm_ms
 from gridops.controller.core.rights import Rights, still_right
 from gridops.controller.core.roster import Roster
+from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State
 from gridops.footprint.need import identity
 from gridops.model.action import Action, Drain, Evict, Unload
@@ -27,8 +29,6 @@ from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Directive, GatewayKey, GrantMode, Heartbeat, Term
 from gridops.protocol.outbox import Outbox
 
-BUSY_POLL_MS = 500
-"""How soon a host asks again while something is under way: a transfer's end should not wait for the next heartbeat."""
 VALID_MS = 120_000
 """How long a directive may travel."""
 OLD_EVIDENCE = "the host was silent: what was seen before is too old to take anything away"
@@ -42,6 +42,9 @@ class Answer:
     """Sealed."""
     keys: tuple[GatewayKey, ...]
     busy: bool
+    """Something is to be done there."""
+    soft: Soft
+    """Who else is asked for more, and since when this controller is there."""
 
 
 def taken_back(
@@ -92,7 +95,9 @@ def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer
     host = heartbeat.host
     book = state.hosts.get(host)
     busy = answer.busy or bool(answer.grants) or book is None or _unsettled(state, book.outbox)
-    every_ms = roster.desired.planning.heartbeat.every_ms
+    beat, quick = roster.desired.planning.heartbeat, answer.soft.quick
+    (quick.add if busy else quick.discard)(host)
+    up_ms = now_ms - answer.soft.started_ms
     return Directive(
         fleet=heartbeat.fleet,
         host=host,
@@ -105,7 +110,7 @@ def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer
         grants=answer.grants,
         protection=protection_of(roster, host),
         keys=answer.keys,
-        next_poll_ms=min(every_ms, BUSY_POLL_MS) if busy else every_ms,
+        next_poll_ms=busy_ms(beat, len(quick)) if busy else calm_ms(beat, heartbeat.nonce, up_ms),
         expires_ms=now_ms + VALID_MS,
         catalog=for_host(state, heartbeat),
     )

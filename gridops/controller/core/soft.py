@@ -119,6 +119,8 @@ class Soft:
     joined: dict[HostId, int] = field(default_factory=dict)
     """Hosts that a commit admitted while this process ran, and when."""
     pulses: dict[HostId, Pulse] = field(default_factory=dict)
+    quick: set[HostId] = field(default_factory=set)
+    """Hosts that were told to ask again soon: they share one rate (`pace`)."""
     scopes: dict[ScopeName, ScopeSoft] = field(default_factory=dict)
     git: GitSoft = field(default_factory=GitSoft)
     listed: Roster | None = None
