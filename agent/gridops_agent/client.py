@@ -21,6 +21,9 @@ from gridops.trust.tls import pinned_client_context
 _TIMEOUT = httpx.Timeout(20.0, connect=5.0)
 _ANSWER_BYTES = limits.DIRECTIVE_BYTES * 2
 NOT_ADMITTED = "not_admitted"
+_KEPT_S = 70.0
+"""So long the connection is kept for the next heartbeat: longer than the longest pause between two, and a little less
+than the controller keeps it. The library's own five seconds would shake hands anew for every heartbeat."""
 
 
 class Controller:
@@ -29,7 +32,12 @@ class Controller:
     def __init__(self, url: str, context: ssl.SSLContext) -> None:
         self.url = url
         self._http = httpx.AsyncClient(
-            base_url=url, verify=context, timeout=_TIMEOUT, trust_env=False, follow_redirects=False
+            base_url=url,
+            verify=context,
+            timeout=_TIMEOUT,
+            trust_env=False,
+            follow_redirects=False,
+            limits=httpx.Limits(max_connections=8, keepalive_expiry=_KEPT_S),
         )
 
     @classmethod

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
@@ -38,7 +39,13 @@ log = logging.getLogger("gridops.http")
 HEAD_TIMEOUT_S = 10.0
 """So long a caller may take to say what it wants, from the connection or from the first byte of a further request."""
 BODY_TIMEOUT_S = 15.0
-CONNECTIONS = 2_048
+CONNECTIONS = 4_096
+"""Hosts keep theirs from one heartbeat to the next. Double: some 200 MiB more when all are in use; half: 2,000 hosts
+and whoever else is connected are more."""
+KEPT_S = 75
+"""So long a connection may say nothing: longer than any pause of a host, so that none shakes hands each time."""
+OTHER_FILES = 256
+"""Descriptors for everything that is no connection: the journal, git, what is watched."""
 _STATUS = {
     BAD_SIGNATURE.code: 401,
     GO414.code: 401,
@@ -89,8 +96,8 @@ def opened(app: Starlette, listen: Listen, state: StateDir) -> Listener:
         access_log=False,
         log_config=None,
         server_header=False,
-        limit_concurrency=CONNECTIONS,
-        timeout_keep_alive=75,
+        limit_concurrency=_connections(),
+        timeout_keep_alive=KEPT_S,
         timeout_graceful_shutdown=3,
         ws="none",
         loop="none",
@@ -103,6 +110,20 @@ def opened(app: Starlette, listen: Listen, state: StateDir) -> Listener:
     assert config.ssl is not None
     config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
     return Listener(config, _bind(listen))
+
+
+def _connections() -> int:
+    """How many connections there may be: a service starts with 1,024 files and may have more for the asking."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return CONNECTIONS
+    few = max(soft - OTHER_FILES, OTHER_FILES)
+    log.warning("this process may open %d files, so %d connections at one time; raise LimitNOFILE", soft, few)
+    return few
 
 
 def _bind(listen: Listen) -> socket.socket:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -42,6 +43,15 @@ LOCAL_EVERY_S = 2.0
 """How often a local branch is looked at without a hint: one `rev-parse`, a few milliseconds."""
 IDLE_PASS_S = 2.0
 """A pass runs at least so often, because time alone may end a wait, a window or a freeze."""
+REST = 3.0
+"""After a pass heartbeats have the thread for so many times as long as it took: in a large fleet there is always news,
+and passes that follow each other at once would leave hosts unanswered. Double: a command waits twice as long behind the
+one before it; half: passes take half of the thread."""
+IDLE_REST = 20.0
+"""The same while there is no news: then passes take a twentieth."""
+SWITCH_S = 0.001
+"""So long a plan that is being made in its thread may keep the interpreter from answering a heartbeat. Python's own is
+five times that, and an answer needs the interpreter several times. Shorter: the plan takes noticeably longer."""
 PROJECT_AGAIN_S = 10.0
 STATE_EVERY_S = 5.0
 """The material snapshot is looked at for changes this often; it is written only when it differs."""
@@ -76,6 +86,8 @@ class Shell:
         """The newest commit there is; `_read` is the newest that was taken in."""
         self._read: CommitId | None = None
         self._last_pass_s = 0.0
+        self._pass_took_s = 0.0
+        """What the newest pass took of this thread."""
         self._unpushed = False
 
     async def run(self) -> int:
@@ -85,6 +97,7 @@ class Shell:
         await self._outlived("reading the plans in git", self._remember)
         if self.options.once:
             return await self._once()
+        sys.setswitchinterval(SWITCH_S)
         loop = asyncio.get_running_loop()
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             loop.add_signal_handler(number, self.end, code)
@@ -257,11 +270,13 @@ class Shell:
         while not self.stop.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.wake.wait(), TICK_S)
-            await asyncio.sleep(SPACING_S)
-            due_by_time = time.monotonic() - self._last_pass_s >= IDLE_PASS_S
-            if self.wake.is_set() or due_by_time:
+            await asyncio.sleep(max(SPACING_S, REST * self._pass_took_s))
+            idle_s = max(IDLE_PASS_S, IDLE_REST * self._pass_took_s)
+            if self.wake.is_set() or time.monotonic() - self._last_pass_s >= idle_s:
                 self.wake.clear()
+                began_s = time.thread_time()
                 await self._pass()
+                self._pass_took_s = time.thread_time() - began_s
 
     async def _pass(self) -> None:
         self._last_pass_s = time.monotonic()

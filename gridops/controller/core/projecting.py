@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gridops.base.ids import Digest, PlanId, ScopeName
-from gridops.base.record import digest_of
+from gridops.base.record import digest_of, with_one
 from gridops.base.units import render_instant
 from gridops.controller.core.observe import seen
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import Apply, Batch, ScopeBook, State
 from gridops.model.plan import Plan
-from gridops.model.snapshot import HostReport, Snapshot
+from gridops.model.snapshot import DeviceReport, HostReport, Snapshot
 from gridops.protocol.messages import AuthorityKind
 
 GIB = 1 << 30
@@ -140,12 +140,21 @@ def _automatic(batch: Batch, book: ScopeBook) -> dict[str, Any]:
 
 
 def _coarse(report: HostReport) -> HostReport:
+    """What is coarse already stays the object it is: this is asked of every host every few seconds."""
+    free = report.disk_free_bytes
     return replace(
         report,
-        devices=tuple(replace(d, external_bytes=_to_gib(d.external_bytes), external_ms=None) for d in report.devices),
-        residencies=tuple(replace(r, in_flight=0) for r in report.residencies),
-        disk_free_bytes=_to_gib(report.disk_free_bytes) if report.disk_free_bytes is not None else None,
+        devices=tuple(map(_coarse_device, report.devices)),
+        residencies=tuple(with_one(r, "in_flight", 0) if r.in_flight else r for r in report.residencies),
+        disk_free_bytes=_to_gib(free) if free is not None else None,
     )
+
+
+def _coarse_device(device: DeviceReport) -> DeviceReport:
+    coarse = _to_gib(device.external_bytes)
+    if coarse == device.external_bytes and device.external_ms is None:
+        return device
+    return replace(device, external_bytes=coarse, external_ms=None)
 
 
 def _timeless(snapshot: Snapshot, stale_after_ms: int) -> Snapshot:
