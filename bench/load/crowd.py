@@ -77,10 +77,10 @@ class Crowd:
         self._context = pinned_client_context((cert_pem,))
         self.seats: list[Seat] = []
 
-    async def connect(self, url: str) -> None:
-        """Everybody opens a connection of its own."""
-        for agent in self._agents:
-            await self.sit(url, agent)
+    @property
+    def standing(self) -> tuple[ScriptedAgent, ...]:
+        """Agents without a connection."""
+        return self._agents[len(self.seats) :]
 
     async def sit(self, url: str, agent: ScriptedAgent) -> Seat:
         """One agent opens a connection."""
@@ -95,8 +95,8 @@ class Crowd:
         self.seats = []
         await asyncio.sleep(0.1)
 
-    async def greet(self) -> None:
-        """Everybody says two words: the first is heard, the one after the answer is believed."""
+    async def greet(self, seats: Sequence[Seat]) -> None:
+        """They say two words: the first is heard, the one after the answer is believed."""
         gate = asyncio.Semaphore(GREETING_AT_ONCE)
 
         async def one(seat: Seat) -> None:
@@ -104,7 +104,7 @@ class Crowd:
                 await seat.talk()
                 await seat.talk()
 
-        await asyncio.gather(*(one(seat) for seat in self.seats))
+        await asyncio.gather(*(one(seat) for seat in seats))
 
     async def live(self, until: Callable[[], bool], most_s: float) -> bool:
         """Everybody polls as it is told, until a question is answered with yes; whether it was in time."""

@@ -26,6 +26,7 @@ from gridops.protocol.messages import Outcome
 from tests.controller.scripted_agent import ScriptedAgent
 
 BURST = 500
+COMPANY = 50
 SETTLE_S = 180.0
 TRIED_AGAIN_S = 1.0
 AFTER_S = 15.0
@@ -66,16 +67,20 @@ def cost(before: Usage, after: Usage, count: int) -> str:
 
 
 async def arrive(site: Site) -> None:
-    """Every host opens a connection and is believed."""
-    before = site.process.usage()
-    await site.crowd.connect(site.process.url)
-    greeted = site.process.usage()
-    await site.crowd.greet()
-    after = site.process.usage()
-    hosts = len(site.crowd.seats)
+    """Every host opens a connection and is believed; in companies, because a connection may not stand idle for long."""
+    crowd, process = site.crowd, site.process
+    handshakes = words = 0.0
     print("arrival")
-    say("a connection, with its TLS handshake", cost(before, greeted, hosts))
-    say("two first words of a host", cost(greeted, after, hosts * 2))
+    while company := crowd.standing[:COMPANY]:
+        before = process.usage()
+        seats = [await crowd.sit(process.url, agent) for agent in company]
+        seated = process.usage()
+        await crowd.greet(seats)
+        handshakes += seated.since(before)[0]
+        words += process.usage().since(seated)[0]
+    hosts = len(crowd.seats)
+    say("a connection, with its TLS handshake", f"{1000 * handshakes / hosts:.2f} CPU ms each")
+    say("a first word of a host", f"{1000 * words / hosts / 2:.2f} CPU ms each")
     await calm(site)
 
 
