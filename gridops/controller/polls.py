@@ -84,7 +84,7 @@ def answer(desk: Controller, polled: Polled) -> Answered:
     heartbeat, now_ms = polled.heartbeat, polled.now_ms
     host = heartbeat.host
     if polled.in_doubt:
-        nothing = issue.nothing(desk.state, desk.roster, heartbeat, now_ms)
+        nothing = issue.nothing(desk.state, desk.soft, desk.roster, heartbeat, now_ms)
         return Answered(seal_record("directive", nothing, desk.signer), False)
     grants = tuple(seal_record("grant", g, desk.signer) for g in ingest.due(desk.state, heartbeat, now_ms))
     expected = any(host in outcome.hosts for outcome in desk.outcomes.values())

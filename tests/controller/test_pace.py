@@ -8,7 +8,7 @@ import pytest
 
 from gridops.base import limits
 from gridops.base.ids import HostId, ScopeName
-from gridops.controller.core.pace import BUSY_POLL_MS, busy_ms, calm_ms
+from gridops.controller.core.pace import BUSY_POLL_MS, busy_ms, calm_ms, longest_ms
 from gridops.files.pace import LONGEST_MS, interval_ms, paced
 from gridops.model.fleet import Host, HostClass
 from gridops.model.policy import Heartbeat, PlanningPolicy
@@ -79,6 +79,10 @@ def test_a_controller_that_has_just_begun_is_spoken_to_over_twice_the_time() -> 
 def test_no_wish_comes_near_the_silence_that_means_lost() -> None:
     tight = Heartbeat(every_ms=10_000, stale_after_ms=11_000)
     assert max(calm_ms(tight, nonce, up) for nonce in nonces() for up in (0, 10**9)) < 10_500
+
+
+def test_the_longest_wish_is_longer_than_any() -> None:
+    assert max(calm_ms(BEAT, nonce, 0) for nonce in nonces()) < longest_ms(BEAT) == 20_000
 
 
 def test_the_same_heartbeat_gets_the_same_wish() -> None:

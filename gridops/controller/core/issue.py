@@ -15,7 +15,7 @@ from gridops.base.ids import HostId, ScopeName
 from gridops.controller.core import rows as r
 from gridops.controller.core.catalogs import for_host
 from gridops.controller.core.ingest import roots_for
-from gridops.controller.core.pace import busy_ms, calm_ms
+from gridops.controller.core.pace import busy_ms, calm_ms, longest_ms
 from gridops.controller.core.rights import Rights, still_right
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
@@ -116,15 +116,15 @@ def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer
     )
 
 
-def nothing(state: State, roster: Roster, heartbeat: Heartbeat, now_ms: int) -> Directive:
+def nothing(state: State, soft: Soft, roster: Roster, heartbeat: Heartbeat, now_ms: int) -> Directive:
     """The answer to a run that is in doubt (`pulse.Doubt`): the time, and nothing to act on.
 
     No key, so that the front of a copy lets nobody in, and no receipt is acknowledged that it may not have made. Its
-    pace is the slow one, so that the other run speaks meanwhile if it lives.
+    pace is the slowest that a host is given, so that the other run speaks meanwhile if it lives.
     """
-    said = directive(state, roster, heartbeat, Answer((), (), False), now_ms)
+    said = directive(state, roster, heartbeat, Answer((), (), False, soft), now_ms)
     acked = min(said.acked_rseq, heartbeat.receipt_head)
-    return replace(said, acked_rseq=acked, next_poll_ms=roster.desired.planning.heartbeat.every_ms)
+    return replace(said, acked_rseq=acked, next_poll_ms=longest_ms(roster.desired.planning.heartbeat))
 
 
 def _unsettled(state: State, outbox: Outbox) -> bool:

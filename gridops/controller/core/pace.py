@@ -31,9 +31,21 @@ def calm_ms(beat: Heartbeat, nonce: str, up_ms: int) -> int:
 
     Never more than half way from the interval to the silence after which a host counts as lost.
     """
-    wide = up_ms < beat.recovery_grace_ms
-    span_ms = min(beat.every_ms if wide else beat.every_ms // SPREAD, (beat.stale_after_ms - beat.every_ms) // 2)
-    told_ms = beat.every_ms + _drawn(nonce) % max(span_ms, 1)
+    wide_ms = _wide_ms(beat)
+    span_ms = wide_ms if up_ms < beat.recovery_grace_ms else min(beat.every_ms // SPREAD, wide_ms)
+    return _followed(beat, beat.every_ms + _drawn(nonce) % max(span_ms, 1))
+
+
+def longest_ms(beat: Heartbeat) -> int:
+    """No host with nothing to do is told to wait longer."""
+    return _followed(beat, beat.every_ms + _wide_ms(beat))
+
+
+def _wide_ms(beat: Heartbeat) -> int:
+    return min(beat.every_ms, (beat.stale_after_ms - beat.every_ms) // 2)
+
+
+def _followed(beat: Heartbeat, told_ms: int) -> int:
     return max(min(told_ms, limits.POLL_MOST_MS), beat.every_ms)
 
 
