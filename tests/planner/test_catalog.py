@@ -9,17 +9,32 @@ from typing import Any
 import pytest
 
 from gridops.base.codes import placement as codes
+from gridops.base.ids import ReplicaId
 from gridops.base.record import to_bytes
 from gridops.footprint.need import Need, need
 from gridops.model.catalog import Catalog, Entry, Files, Slot
-from gridops.model.plan import DecisionKind
+from gridops.model.plan import Cause, CauseKind, Change, DecisionKind
 from gridops.model.policy import PlanningPolicy
 from gridops.model.profile import EngineArg, Profile
-from gridops.model.snapshot import ResidencyState, SnapshotSource
+from gridops.model.snapshot import SnapshotSource
 from gridops.planner.check import check
 from gridops.planner.planner import Recall, plan
+from gridops.planner.world import GivenUp
 from gridops.trust.catalog import content
-from tests.planner.fleet import FLEET, GIB, NOW, Fleet, codes_of, config, host, laptop, profile, report, seats
+from tests.planner.fleet import (
+    FLEET,
+    GIB,
+    NOW,
+    Fleet,
+    codes_of,
+    config,
+    decisions,
+    host,
+    laptop,
+    profile,
+    report,
+    seats,
+)
 from tests.planner.worlds import make_fleet, rolled
 
 ARGS = (EngineArg(name="threads", value="8"),)
@@ -160,14 +175,18 @@ def test_a_plan_of_declared_hosts_asks_the_catalog_too_and_no_agent() -> None:
     assert seats(dry.but(more={"catalog": signed(ENTRY)}).plan())
 
 
-def test_a_failed_process_is_not_decided_anew_under_a_catalog_that_does_not_hold_it() -> None:
-    stands = TWO.applied(TWO.plan())
-    home = stands.plan().placement[0].seat.host
-    failed = stands.reporting(
-        home, residencies=tuple(replace(r, state=ResidencyState.FAILED) for r in stands.reports[home].residencies)
-    )  # type: ignore[union-attr]
-    made = under(failed, signed()).plan()
-    assert not [d for d in made.to_do if d.kind is DecisionKind.PLACE]
+def test_what_was_given_up_is_started_again_only_under_a_catalog_that_holds_it() -> None:
+    stands = TWO.but(hosts=TWO.hosts[:1])
+    stands = stands.applied(stands.plan()).reporting("ant", residencies=())
+    cause = Cause(kind=CauseKind.UNHEALTHY, detail="failed once")
+    down = GivenUp(ReplicaId("coder/1"), cause, Change(field="process", old="failed 1234", new="started again"))
+    for catalog, wanted in ((signed(ENTRY), ["place coder/1 -> ant"]), (signed(), [])):
+        inputs = replace(under(stands, catalog).inputs(), given_up=(down,))
+        made = plan(inputs)
+        assert check(made, inputs) == ()
+        assert [line for line in decisions(made) if line.startswith("place")] == wanted
+    free = plan(replace(under(stands, None).inputs(), given_up=(down,)))
+    assert any("no entry of catalog" in note for note in check(free, inputs)), "the checker asks for a restart too"
 
 
 # --- the checker's own word ---------------------------------------------------------------------------------------
