@@ -73,7 +73,7 @@ def test_what_an_older_agent_remembered_is_remembered(name: str, tmp_path: Path)
 
 
 def test_there_are_corpora() -> None:
-    assert CORPORA == ["ledger-issue-2", "ledger-issue-3"]
+    assert CORPORA == ["ledger-before-0.1.0", "ledger-issue-2", "ledger-issue-3"]
 
 
 def form_of(path: Path) -> int:

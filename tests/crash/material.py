@@ -156,10 +156,10 @@ def judged(found: Lived, damage: Damage, whole: Any, to: Path) -> str:
     if now == whole:
         return "unchanged"
     if damage.name.endswith("-wal"):
-        assert earlier(now, whole), f"{damage}: {now} is no earlier state of {whole}"
+        assert earlier(now, whole), f"{damage}: {str(now)[:400]} is no earlier state of {str(whole)[:400]}"
         return "an earlier state"
-    assert damage.flip, f"{damage}: it is read as if it were whole: {now}"
-    assert not row.summed, f"{damage}: it is read as {now} instead of {whole}"
+    assert damage.flip, f"{damage}: it is read as if it were whole: {str(now)[:400]}"
+    assert not row.summed, f"{damage}: it is read as {str(now)[:400]} instead of {str(whole)[:400]}"
     return "changed, and nothing of ours can tell"
 
 

@@ -57,7 +57,7 @@ hosts:
 """
 MODE = mode(
     "{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, rollout, rebalance, remove],"
-    " last_replica: [tiny]}}"
+    " last_replica: [calm, one, tiny, two]}}"
 )
 PROTECTION = """\
 apiVersion: gridops/v1
@@ -91,6 +91,8 @@ class Pair:
     running: dict[str, int] = field(default_factory=dict)
     armed: dict[str, str] = field(default_factory=dict)
     ends: list[tuple[str, int]] = field(default_factory=list)
+    patience: int = 5
+    """So many ends are a fault of the story."""
     spawned: dict[str, set[int]] = field(default_factory=dict)
     """Engines that were seen alive, by the command that started them."""
 
@@ -119,7 +121,7 @@ class Pair:
             code = self.nursery.ended(pid)
             if code is not None:
                 self.ends.append((name, code))
-                assert len(self.ends) < 5, f"{self.ends}\n{self.words(name)}"
+                assert len(self.ends) < self.patience, f"{self.ends}\n{self.words(name)}"
                 assert code in ENDS, f"{name} ended with {code}\n{self.words(name)}"
                 self.start(name)
         alive: dict[str, set[int]] = {}
@@ -185,19 +187,28 @@ class Pair:
         fleet.commit({"profiles.d/tiny.yaml": wanted(self.model, replicas)}, f"Want {replicas}")
 
     def ready(self) -> int:
-        """Replicas that the controller says are ready; -1 while it says nothing."""
+        """How many replicas the controller says are ready; -1 while it says nothing."""
+        found = self.seen()
+        return -1 if found is None else len(found)
+
+    def ready_names(self) -> list[str]:
+        """Their profiles."""
+        return self.seen() or []
+
+    def seen(self) -> list[str] | None:
+        """The profile of each replica that is ready; None while the controller does not know."""
         try:
             context = pinned_client_context(((self.state(CONTROLLER) / "keys/controller.tls.pem").read_text(),))
             with httpx.Client(verify=context, timeout=5.0, trust_env=False) as http:
                 seen = http.get(f"https://127.0.0.1:{self.port}/v1/status")
         except httpx.HTTPError:
-            return -1
+            return None
         if seen.status_code != 200:
-            return -1
+            return None
         hosts = seen.json()["hosts"]
         if not all(h["heard"] for h in hosts):
-            return -1
-        return sum(r["state"] == "ready" for h in hosts for r in h["residencies"])
+            return None
+        return [str(r["profile"]) for h in hosts for r in h["residencies"] if r["state"] == "ready"]
 
     def idle(self) -> bool:
         """Nothing runs, and the controller knows of nothing that is under way."""
@@ -220,8 +231,8 @@ class Bare(Fleet):
         self.path = path
 
 
-def wanted(model: Made, replicas: int) -> str:
-    text = profile("tiny", replicas, context=512).replace("m.gguf", model.path.name).replace("1MiB", f"{model.size}B")
+def wanted(model: Made, replicas: int, name: str = "tiny") -> str:
+    text = profile(name, replicas, context=512).replace("m.gguf", model.path.name).replace("1MiB", f"{model.size}B")
     text = text.replace("sha256:" + "ab" * 32, model.digest).replace("400MiB", "100MiB")
     return text.replace("    lanes: 1\n", "    lanes: 1\n    args: {threads: 1}\n")
 
@@ -289,8 +300,8 @@ def open_seqs(state: Path) -> set[int]:
     return seqs["body_queued"] - seqs["receipt_taken"]
 
 
-def audit(pair: Pair) -> None:
-    """The invariants that files can show: S3, S4, S5, S6, S11, and nothing empty and confident."""
+def audit(pair: Pair) -> str:
+    """What was counted. The invariants that files can show: S3, S4, S5, S6, S11, and nothing empty and confident."""
     state, folder = pair.state(CONTROLLER), pair.state(AGENT)
     assert not [p.name for p in (*state.iterdir(), *folder.iterdir()) if "damaged" in p.name]
     rows = rows_of(state)
@@ -310,6 +321,7 @@ def audit(pair: Pair) -> None:
     assert (host.held, host.commands) == ({}, {}), "nothing is held, and nothing is open"
     _alike(state)
     _once(pair, kept)
+    return f"{len(rows)} rows, {len(bodies)} commands, {len(kept)} receipts, {len(pair.engines())} engines"
 
 
 def _bodies(rows: list[Any]) -> dict[int, str]:
