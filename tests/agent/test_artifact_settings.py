@@ -50,6 +50,7 @@ def test_nothing_written_is_what_suits_most() -> None:
     ("raw", "words"),
     [
         ("all", "must be a table"),
+        ({"secrets_folder": "/etc"}, "`secrets_folder` is no key of `artifacts`: it stands above every table"),
         ({"bandwith": "1Mbit/s"}, "unknown key `artifacts.bandwith`; known are"),
         ({"bandwidth": "fast"}, "`artifacts.bandwidth`: `fast` is not a rate"),
         ({"bandwidth": "1kbit/s"}, "below 8 kbit/s"),

@@ -82,7 +82,10 @@ class Secrets:
             raise Refusal(
                 codes.NO_CREDENTIAL.code,
                 f"the source needs {credential}, and agent.toml names no secrets_folder",
-                hints=(f'add secrets_folder = "/etc/gridops-agent/secrets" and put the value there, as {name}, 0600',),
+                hints=(
+                    'add secrets_folder = "/etc/gridops-agent/secrets", above every table of agent.toml',
+                    f"put the value into that folder, as {name}, 0600",
+                ),
             )
         try:
             return Secret(read_secret(self._folder / name).strip())
@@ -96,6 +99,8 @@ def parse_settings(raw: object) -> Settings:
         raise ValueError("`artifacts` must be a table")
     unknown = sorted(raw.keys() - _FIELDS.keys())
     if unknown:
+        if "secrets_folder" in unknown:  # a line below a table belongs to it, however it is meant
+            raise ValueError("`secrets_folder` is no key of `artifacts`: it stands above every table of agent.toml")
         raise ValueError(f"unknown key `artifacts.{unknown[0]}`; known are {', '.join(sorted(_FIELDS))}")
     found: dict[str, Any] = {}
     for key, value in raw.items():
