@@ -1,6 +1,7 @@
 """Placement cases observed on another allocator: each accepted answer, and what is wanted of each fault.
 
-Variants in which several hosts would serve one replica are not asked.
+Variants in which several hosts would serve one replica are not asked. Beside them cases of our own (`cases_fresh`,
+`cases_rules`), each with its answers, what is said of other hosts, and what is not kept.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import pytest
 
 from gridops.base.codes import placement as codes
+from gridops.base.ids import HostId, ReplicaId
 from gridops.model.plan import Assignment, Plan
 from gridops.planner.explain import missing_in, walk
 from tests.builders.placement_cases import Variant, faults, story, variants
 from tests.builders.placement_fleets import ANSWER, FIRST, GUEST, fleet
+from tests.planner import cases_fresh, cases_rules
+from tests.planner.cases_fresh import NONE, Case
 from tests.planner.fleet import Fleet
 
 ASKED = [v for v in (*variants(), *faults()) if not v.several_hosts]
@@ -35,6 +39,28 @@ def test_no_variant_is_left_out_but_those_of_several_hosts() -> None:
         "P35 sub 3",
     ]
     assert len(ASKED) == len(variants()) + len(faults()) - len(left) == 40
+
+
+FRESH = [*cases_fresh.cases(), *cases_rules.cases()]
+
+
+@pytest.mark.parametrize("case", FRESH, ids=lambda c: c.id)
+def test_a_fresh_case_is_answered_as_the_rules_say(case: Case) -> None:
+    made = case.fleet.plan()
+    for replica, want in {FIRST: case.want, **case.others}.items():
+        seat = made.assignment(ReplicaId(replica))
+        answer = NONE if seat is None else _text(seat)
+        assert answer in want or answer.partition("[")[0] in want, _headline(made)
+    missing = next((u for u in made.report.unplaced if u.replica == FIRST), None)
+    said = {line.host: line.code for line in missing.hosts} if missing is not None else {}
+    assert {host: said.get(HostId(host)) for host in case.lines} == {h: c.code for h, c in case.lines.items()}
+    if case.headline is not None:
+        assert missing is not None
+        assert missing.code == case.headline.code
+    told = {s.code for s in made.report.shortfalls} | {w.code for w in made.report.waiting}
+    assert told == set() if case.short is None else case.short.code in told
+    if case.kinds is not None:
+        assert tuple(sorted(d.kind.value for d in made.decisions)) == case.kinds
 
 
 def complaint(variant: Variant) -> str | None:
