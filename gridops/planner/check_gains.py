@@ -73,9 +73,8 @@ def gainers(view: View, d: Decision, host: HostId) -> str | None:
     """What is known against those for whom it goes: each has to come, to the host or to one that others left for it."""
     named = [ReplicaId(n) for n in NAMES.findall(d.cause.detail)]
     coming = _coming(view, host)
-    priced = view.desired.budgets.of(view.plan.scope).price is not None
-    if coming and (priced or d.kind is not DecisionKind.REMOVE):
-        # It may have given up its host, so that they could open another one; or several changed places for them.
+    if coming and view.desired.budgets.of(view.plan.scope).price is not None:
+        # It may have given up its host, so that they could open another one.
         coming |= {x.replica for x in view.plan.decisions if x.change_set == d.change_set and x.target is not None}
     if not d.cause.detail.startswith(WORDS[d.cause.kind]):
         return "its words are those of another reason"

@@ -2,18 +2,22 @@
 
 Room is made in several searches. What one of them frees, another may leave empty after all, or give to a newcomer of
 the same profile. In the first case the one that stood there stays; in the second it stays, too, and the newcomer takes
-the seat that was found for it. Never at the cost of a count, of company, memory, price or a failure domain. Called by
-`room` at the end.
+the seat that was found for it. Those who went in a circle, each to a place that another one left, go back together if
+nobody else needs what they left. Whoever gave way stays, too, if those it gave way to went on elsewhere. Never at the
+cost of a count, of company, memory, price or a failure domain. Called by `room` at the end, and by its search for who
+finds its seat on the very host that it was to give up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from gridops.base.ids import ReplicaId, replica_key
-from gridops.model.plan import CauseKind
+from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
+from gridops.model.plan import Cause, CauseKind
 from gridops.planner.capacity import admits
-from gridops.planner.draft import Draft, Seated
+from gridops.planner.draft import Draft, Item, Seated
+from gridops.planner.host_board import Claim
 from gridops.planner.incumbents import Incumbent, Verdict
 from gridops.planner.targets import domain
 
@@ -23,14 +27,38 @@ def send_home(draft: Draft) -> None:
     gone = {ReplicaId("")}
     while gone:
         moved = sorted((r for r, s in draft.seats.items() if _was_moved(s)), key=replica_key)
-        gone = {r for r in moved if _returns(draft, r) or _swaps(draft, r)}
+        gone = {r for r in moved if _was_moved(draft.seats[r]) and (_return(draft, [r]) or _swaps(draft, r))}
+        gone = gone or {r for r in moved if _was_moved(draft.seats[r]) and _return(draft, _circle(draft, r))}
+
+
+def stay_after_all(draft: Draft, left: Sequence[Item]) -> tuple[Item, ...]:
+    """Of those without a seat, let who gave way stay where nobody came after all. Returns the others."""
+    return tuple(i for i in left if not (gave_way(i.origin, i.cause) and comes_back(draft, i.origin)))
+
+
+def comes_back(draft: Draft, origin: Incumbent | None) -> bool:
+    """Who has no seat stands where it stood, as before, if there is room."""
+    if origin is None:
+        return False
+    mine = origin._replace(verdict=Verdict.STAY, cause=None)
+    if not admits(draft.board.hosts[mine.host], mine.claim, draft.world) or _is_too_dear(draft, mine):
+        return False
+    draft.stay(mine)
+    return True
+
+
+def gave_way(origin: Incumbent | None, cause: Cause | None) -> bool:
+    """It runs, and lost its place to somebody who matters more."""
+    if origin is None or cause is None or not origin.runs:
+        return False
+    return cause.kind is CauseKind.DISPLACED and origin.verdict is Verdict.RELEASE
 
 
 def _was_moved(seated: Seated) -> bool:
     origin, cause = seated.origin, seated.cause
-    if origin is None or cause is None or cause.kind is not CauseKind.REBALANCE or origin.only_to is not None:
+    if origin is None or cause is None or origin.only_to is not None:
         return False
-    return origin.verdict is Verdict.LEAVE
+    return gave_way(origin, cause) or (cause.kind is CauseKind.REBALANCE and origin.verdict is Verdict.LEAVE)
 
 
 def _origin(seated: Seated) -> Incumbent:
@@ -38,20 +66,51 @@ def _origin(seated: Seated) -> Incumbent:
     return seated.origin._replace(verdict=Verdict.STAY, cause=None)
 
 
-def _returns(draft: Draft, replica: ReplicaId) -> bool:
-    """There is still room at home."""
-    seated = draft.seats[replica]
-    origin, board, there = _origin(seated), draft.board, seated.assignment.seat.host
-    if _spreads(draft, seated):
-        return False
-    claim = board.hosts[there].desired[replica]
-    draft.lift(replica, comes=True)
-    if not admits(board.hosts[origin.host], origin.claim, draft.world) or _is_too_dear(draft, origin):
-        board.put(there, claim)
-        draft.give(seated)
-        return False
-    draft.stay(origin)
+def _circle(draft: Draft, replica: ReplicaId) -> list[ReplicaId]:
+    """The replica, those who were moved to its home, those who were moved to theirs, and so on."""
+    here = dict[HostId, list[ReplicaId]]()
+    for name, seated in draft.seats.items():
+        if _was_moved(seated):
+            here.setdefault(seated.assignment.seat.host, []).append(name)
+    found = [replica]
+    for name in found:
+        found += [r for r in here.get(_origin(draft.seats[name]).host, ()) if r not in found]
+    return found
+
+
+def _return(draft: Draft, group: Sequence[ReplicaId]) -> bool:
+    """There is still room at home for all of them, once they have left where they are; else all stay there."""
+    seats = [draft.seats[r] for r in group]
+    claims = [draft.board.hosts[s.assignment.seat.host].desired[s.assignment.replica] for s in seats]
+    origins, profiles = [_origin(s) for s in seats], sorted({s.assignment.profile for s in seats})
+    before = [_domains_met(draft, p) for p in profiles]
+    for name in group:
+        draft.lift(name, comes=True)
+    for n, origin in enumerate(origins):
+        if not comes_back(draft, origin):
+            return _leave_again(draft, seats, claims, n)
+    if any(_domains_met(draft, p) < met for p, met in zip(profiles, before, strict=True)):
+        return _leave_again(draft, seats, claims, len(seats))
     return True
+
+
+def _leave_again(draft: Draft, seats: Sequence[Seated], claims: Sequence[Claim], back: int) -> bool:
+    """The first so many of them went home in vain: all have the seats again that were found for them."""
+    for seated in seats[:back]:
+        draft.lift(seated.assignment.replica)
+    for seated, claim in zip(seats, claims, strict=True):
+        draft.board.put(seated.assignment.seat.host, claim)
+        draft.give(seated)
+    return False
+
+
+def _domains_met(draft: Draft, profile: ProfileName) -> int:
+    """In how many failure domains it stands, up to as many as it asks for."""
+    spread = draft.world.profiles[profile].spread
+    if spread is None:
+        return 0
+    found = {domain(draft.world, s.assignment.seat.host, spread.by) for s in draft.of(profile)} - {None}
+    return min(spread.min, len(found))
 
 
 def _swaps(draft: Draft, replica: ReplicaId) -> bool:
@@ -76,17 +135,6 @@ def _swaps(draft: Draft, replica: ReplicaId) -> bool:
     draft.give(Seated(replace(seated.assignment, replica=name), seated.launch, None, newcomer.cause))
     draft.choices = [c for c in draft.choices if c.replica not in (name, replica)]
     return True
-
-
-def _spreads(draft: Draft, seated: Seated) -> bool:
-    """Its profile would stand in fewer failure domains if it went home, and asks for as many."""
-    a, origin = seated.assignment, _origin(seated)
-    spread = draft.world.profiles[a.profile].spread
-    if spread is None:
-        return False
-    others = {domain(draft.world, s.assignment.seat.host, spread.by) for s in draft.of(a.profile) if s is not seated}
-    here, home = domain(draft.world, a.seat.host, spread.by), domain(draft.world, origin.host, spread.by)
-    return len((others | {home}) - {None}) < min(spread.min, len((others | {here}) - {None}))
 
 
 def _is_too_dear(draft: Draft, origin: Incumbent) -> bool:

@@ -24,7 +24,7 @@ from gridops.planner.eligible import Way
 from gridops.planner.enough import needed, resize
 from gridops.planner.gains import GIVES_WAY, MAKES_ROOM, names
 from gridops.planner.harm import Needs
-from gridops.planner.homing import send_home
+from gridops.planner.homing import comes_back, gave_way, send_home, stay_after_all
 from gridops.planner.host_board import Claim
 from gridops.planner.incumbents import Verdict
 from gridops.planner.movers import Movers, gather_movers, is_home, is_meek
@@ -58,6 +58,7 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
             changed = len(seats.draft.board.log) > before
             left = seat(seats, left) if later and changed else left
             if changed:
+                left = stay_after_all(seats.draft, left)
                 send_home(seats.draft)
             return left
 
@@ -250,6 +251,8 @@ def _sit(movers: Movers, n: int) -> bool:
     assert spot is not None, "only who has a spot is seated"
     row, draft = movers.rows[spot.host], seats.draft
     item = mover.item or _item(movers, n)
+    if gave_way(item.origin, item.cause) and item.home == seats.grid.ids[row]:
+        return comes_back(draft, item.origin)
     opening = next(o for o in seats.lasting(item.profile) if o.position == spot.option.config)
     way = opening.way(row)
     rooms = seats.grid.views[row].rooms

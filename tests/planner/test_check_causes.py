@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from gridops.base.ids import HostId, ProfileName
+from gridops.base.ids import HostId, ProfileName, ReplicaId
 from gridops.model.fleet import Runtime
 from gridops.model.forecast import Watermark
 from gridops.model.plan import Cause, CauseKind, Decision, DecisionKind, Plan
@@ -185,6 +185,18 @@ def test_who_comes_elsewhere_is_nobody_to_give_way_to() -> None:
     assert elsewhere.seat.host == "h7"
     d = first(made, DecisionKind.REMOVE, K.DISPLACED)
     (note,) = reasons_against(told(made, d, replace(d.cause, detail="gives way to e/1")), fleet)
+    assert "e/1 does not come to what it leaves" in note
+
+
+def test_who_moves_for_somebody_of_its_change_set_moves_for_who_comes_to_what_it_leaves() -> None:
+    fleet = spread_out()
+    fleet = fleet.but(hosts=(*fleet.hosts, host("cat", (2,))), profiles=(*fleet.profiles, profile("e", gib=1)))
+    made = fleet.plan()
+    d = first(made, DecisionKind.MOVE, K.REBALANCE)
+    assert made.assignment(ReplicaId("e/1")).seat.host == "cat"  # type: ignore[union-attr]
+    lie = told(made, d, replace(d.cause, detail="makes room for e/1"))
+    together = tuple(replace(x, change_set=d.change_set) for x in lie.decisions)
+    (note,) = reasons_against(replace(lie, decisions=together), fleet)
     assert "e/1 does not come to what it leaves" in note
 
 

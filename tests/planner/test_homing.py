@@ -1,8 +1,10 @@
-"""Whoever was moved for others and need not have been goes back, and causes name those who really come."""
+"""Whoever was moved for others, or gave way, and need not have goes back; causes name those who really come."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import pytest
 
 from gridops.base.ids import HostId, ReplicaId
 from gridops.model.plan import Cause, CauseKind
@@ -11,14 +13,18 @@ from gridops.planner.capacity import Ask, Offer
 from gridops.planner.draft import Draft, Item, begin
 from gridops.planner.eligible import Way, judge
 from gridops.planner.gather import gather
-from gridops.planner.homing import send_home
+from gridops.planner.homing import send_home, stay_after_all
 from gridops.planner.incumbents import Verdict
+from gridops.planner.movers import gather_movers
+from gridops.planner.room import carry_out
+from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
 from gridops.planner.views import look
 from tests.planner.fleet import Fleet, host, profile
 
 HOSTS = (host("ant", rack="r1"), host("bee", rack="r2"))
 MOVED = Cause(kind=CauseKind.REBALANCE, detail="makes room for x/1")
+YIELDED = Cause(kind=CauseKind.DISPLACED, detail="gives way to x/1")
 NEW = Cause(kind=CauseKind.INTENT, detail="profile is new")
 
 
@@ -81,3 +87,112 @@ def test_who_was_moved_into_another_failure_domain_stays_there() -> None:
     sit(draft, "c/2", "bee", MOVED)
     send_home(draft)
     assert where(draft) == {"c/1": "ant", "c/2": "bee"}
+
+
+def exchanged(newcomer: float | None = None, *, size: float = 14, spread: Spread | None = None) -> Draft:
+    """`c` stood on ant and `d` on bee; they changed places, and somebody may have come to ant. Another c is on cat."""
+    racks = {"ant": "r1", "bee": "r2", "cat": "r1", "dog": "r1"}
+    ant, bee, cat, dog = (host(name, rack=rack) for name, rack in racks.items())
+    c, d = profile("c", 2, gib=14), profile("d", gib=size)
+    fleet = Fleet(hosts=(ant, cat), profiles=(c,))
+    fleet = fleet.applied(fleet.plan()).but(hosts=(bee,), profiles=(d,))
+    fleet = fleet.but(hosts=(ant, bee, cat), profiles=(c, d))
+    fleet = fleet.applied(fleet.plan())
+    wanted = (replace(c, spread=spread), d, *([profile("x", gib=newcomer)] if newcomer is not None else ()))
+    world = look(fleet.but(hosts=(ant, bee, cat, dog), profiles=wanted).inputs())
+    draft = begin(world, choose(world, gather(world)))
+    assert where(draft) == {"c/1": "ant", "c/2": "cat", "d/1": "bee"}
+    for replica, name in (("c/1", "dog"), ("d/1", "ant"), ("c/1", "bee")):
+        sit(draft, replica, name, MOVED)
+    if newcomer is not None:
+        sit(draft, "x/1", "ant", NEW)
+    return draft
+
+
+def boards(draft: Draft) -> dict[str, object]:
+    found = draft.board.hosts.items()
+    return {h: (dict(b.desired), sorted(b.leaving), tuple(b.sums())) for h, b in found}
+
+
+@pytest.mark.parametrize("newcomer", [None, 8])
+def test_who_changed_places_for_nobody_go_back_together(newcomer: float | None) -> None:
+    draft = exchanged(newcomer)
+    send_home(draft)
+    back = {"c/1": "ant", "c/2": "cat", "d/1": "bee"}
+    assert where(draft) == (back if newcomer is None else {**back, "x/1": "ant"})
+    assert not any(s.cause for r, s in draft.seats.items() if r != "x/1")
+    assert not any(b.leaving for b in draft.board.hosts.values())
+
+
+def test_who_changed_places_stay_if_one_of_them_finds_its_home_taken() -> None:
+    """One of them would fit at home again and the other would not: then neither goes, and boards are as they were."""
+    draft = exchanged(10, size=10)
+    before = boards(draft)
+    send_home(draft)
+    assert where(draft) == {"c/1": "bee", "c/2": "cat", "d/1": "ant", "x/1": "ant"}
+    assert boards(draft) == before
+
+
+def test_who_changed_places_stay_if_going_back_would_cost_a_failure_domain() -> None:
+    draft = exchanged(spread=Spread(by="rack", min=2))
+    before = boards(draft)
+    send_home(draft)
+    assert where(draft) == {"c/1": "bee", "c/2": "cat", "d/1": "ant"}
+    assert boards(draft) == before
+
+
+def displaced(draft: Draft, replica: str = "c/1") -> Item:
+    """The replica gave way, and looks for another place."""
+    seated = draft.lift(ReplicaId(replica))
+    assert seated.origin is not None
+    origin = seated.origin._replace(verdict=Verdict.RELEASE, cause=YIELDED)
+    return Item(ReplicaId(replica), draft.world.profiles[seated.assignment.profile], YIELDED, origin)
+
+
+def test_who_gave_way_stays_if_nobody_comes_after_all() -> None:
+    draft = drafted(profile("c", gib=14))
+    assert stay_after_all(draft, (displaced(draft),)) == ()
+    assert where(draft) == {"c/1": "ant"}
+    assert draft.seats[ReplicaId("c/1")].cause is None
+    assert not draft.board.hosts[HostId("ant")].leaving
+
+
+def test_who_gave_way_to_somebody_who_came_stays_away() -> None:
+    draft = drafted(profile("c", gib=14), wanted=(profile("c", gib=14), profile("x", gib=14)))
+    item = displaced(draft)
+    sit(draft, "x/1", "ant", NEW)
+    assert stay_after_all(draft, (item,)) == (item,)
+    assert where(draft) == {"x/1": "ant"}
+
+
+def test_who_gave_way_and_found_another_place_goes_back_if_nobody_comes() -> None:
+    draft = drafted(profile("c", gib=14))
+    _seat_again(draft, displaced(draft), "bee")
+    send_home(draft)
+    assert where(draft) == {"c/1": "ant"}
+    assert draft.seats[ReplicaId("c/1")].cause is None
+
+
+def _seat_again(draft: Draft, item: Item, name: str) -> None:
+    way = judge(item.profile, item.profile.configs[0], draft.world.hosts[HostId(name)], draft.world.planning)
+    assert isinstance(way, Way)
+    offer = draft.board.offer(HostId(name), Ask(item.replica, item.profile, way))
+    assert isinstance(offer, Offer)
+    draft.sit(item, HostId(name), offer, way.launch)
+
+
+@pytest.mark.parametrize("gib", [14, 9])
+def test_who_gave_way_and_finds_its_seat_where_it_stood_has_not_given_way(gib: float) -> None:
+    """A search may seat it there again, with what its config takes by now: it goes on as it is, whatever would fit."""
+    draft = drafted(profile("c", gib=14), wanted=(profile("c", gib=gib),))
+    item, seats = displaced(draft), Seats(draft)
+    movers = gather_movers(seats, [item])
+    (n,) = [n for n, m in enumerate(movers.movers) if m.item is item]
+    ant = next(h for h, row in enumerate(movers.rows) if seats.grid.ids[row] == "ant")
+    spot = movers.puzzle.seat(movers.puzzle.pieces[n].kind, ant)
+    assert spot is not None
+    movers.puzzle.put(n, spot)
+    assert carry_out(movers) == ()
+    assert where(draft) == {"c/1": "ant"}
+    assert draft.seats[ReplicaId("c/1")].cause is None
+    assert not draft.board.hosts[HostId("ant")].leaving
