@@ -275,7 +275,8 @@ class _Counts:
     def lie(self, d: Decision) -> str | None:
         profile, kind = self._view.profiles.get(d.profile), d.cause.kind
         if profile is None or d.profile in self._view.names or kind not in (CauseKind.INTENT, CauseKind.DEMAND):
-            return None if kind is not CauseKind.DEMAND or profile is not None else f"{d.profile} is not declared"
+            declared = profile is not None or d.profile in self._view.names.values()  # by its new name
+            return None if kind is not CauseKind.DEMAND or declared else f"{d.profile} is not declared"
         if d.kind is REMOVE:
             return None if _beside(d) else self._removed(d, profile)
         return self._came(d, profile) if self._comes(d) else None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
 from gridops.model.plan import Assignment, CauseKind, Decision, DecisionKind
+from gridops.planner.check_places import crowded
 from gridops.planner.check_seats import ram_of
 from gridops.planner.check_view import NAMES, View
 
@@ -83,11 +84,22 @@ def gainers(view: View, d: Decision, host: HostId) -> str | None:
     if view.partial and d.kind is not DecisionKind.REMOVE:
         return None  # a move that nothing is tied to may be carried out without those for whom it was thought of
     for replica in named:
+        if replica != d.replica and _may_remain(view, d, replica):
+            continue
         if replica not in view.fresh or replica == d.replica:
             return f"{replica} comes nowhere"
         if coming and replica not in coming:
             return f"{replica} does not come to what it leaves"
     return None
+
+
+def _may_remain(view: View, d: Decision, replica: ReplicaId) -> bool:
+    """It stays on a host that had too little memory for all, and somebody who moves with the other one leaves it."""
+    a = view.placed.get(replica)
+    if d.kind is DecisionKind.REMOVE or a is None or replica in view.fresh or not crowded(view, a.seat.host):
+        return False
+    moved = (x for x in view.plan.decisions if x.change_set == d.change_set and x.replica != replica)
+    return any(x.source is not None and x.source.host == a.seat.host for x in moved)
 
 
 def _coming(view: View, host: HostId) -> set[ReplicaId]:

@@ -130,7 +130,7 @@ def begin(world: World, targets: Targets) -> Draft:
     _hold_the_rest(draft, targets, homes.settled)
     pushed: list[Incumbent] = []
     new = [i for i in staying if i.host not in homes.settled]
-    for incumbent in sorted(new, key=lambda i: _importance(world, i)):
+    for incumbent in sorted(new, key=lambda i: importance(world, i)):
         refused = None if world.mass_stale else _no_longer_fits(draft, incumbent)
         if refused is None:
             _remain(draft, incumbent)
@@ -245,7 +245,8 @@ def _hold_the_rest(draft: Draft, targets: Targets, settled: Collection[HostId]) 
                 draft.board.hold(host, residency_claim(residency), stuck=False)
 
 
-def _importance(world: World, incumbent: Incumbent) -> tuple[bool, bool, int, str, tuple[str, int]]:
+def importance(world: World, incumbent: Incumbent) -> tuple[bool, bool, int, str, tuple[str, int]]:
+    """The order in which incumbents keep their place: nobody can vouch for, pinned, priority, names."""
     profile = world.profiles.get(incumbent.assignment.profile)
     priority = profile.priority if profile is not None else 0
     key = replica_key(incumbent.replica)

@@ -55,7 +55,8 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
    `search`         the next ones, by counted steps (`steps` small, `ruin` large, `draws` chance, `prices` of room)
    `best_case`      when it cannot get better; `circles`: what cannot be carried out; `vicinity`: which hosts take part
    `repack`         who is moved although everybody has a seat: a new one would start much sooner
-   `homing`         who was moved and need not have been goes back
+   `instead`        who leaves a host with too little memory if the one that should has nowhere to go
+   `homing`         who was moved, or gave way, and need not have goes back
    `puzzle`         the board of the search, and its objective; `pieces` has the nouns
 
 8  What is said
@@ -100,6 +101,7 @@ from gridops.planner.assemble import assemble
 from gridops.planner.draft import begin
 from gridops.planner.enough import settle
 from gridops.planner.gather import gather, renames
+from gridops.planner.instead import instead
 from gridops.planner.place import place
 from gridops.planner.recall import Recall
 from gridops.planner.room import make_room
@@ -128,6 +130,8 @@ def plan(inputs: Inputs, recall: Recall | None = None) -> Plan:
     # 4, 5, 6  Find seats for everybody else: in order, where they may stand, and best there.
     seats = Seats(draft)
     left = place(seats)
+    # 7  Where a host has too little memory and who should leave cannot, another does.
+    left = instead(seats, left)
     # 7  Make room for who is left: others move, or the less important give way.
     left = make_room(seats, left)
     # 3  How many are needed with the lanes of those who have a seat.

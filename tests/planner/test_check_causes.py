@@ -24,7 +24,7 @@ from gridops.planner.check_view import View
 from tests.planner.contest import HIGH, LOW
 from tests.planner.contest import standing as crowd
 from tests.planner.contest import wants as also
-from tests.planner.fleet import Fleet, config, host, profile, with_external
+from tests.planner.fleet import Fleet, config, decisions, host, profile, seats, with_external
 from tests.planner.settled import converged, drained, undeclared
 from tests.planner.test_targets_forecast import entry, expect
 
@@ -200,6 +200,23 @@ def test_who_moves_for_somebody_of_its_change_set_moves_for_who_comes_to_what_it
     assert "e/1 does not come to what it leaves" in note
 
 
+@pytest.mark.parametrize(("gib", "believed"), [(20, True), (2, False)])
+def test_who_remains_on_a_host_with_too_little_memory_is_somebody_to_leave_it_for(gib: float, believed: bool) -> None:
+    """Where there was enough memory for all, nobody has to go for who stays."""
+    both = profile("c", gib=4, priority=200), profile("d", gib=4, placement=PlacementRules(allow_hosts=(ANT,)))
+    fleet = converged(*both, hosts=(host("ant"), host("bee")))
+    assert fleet.parent is not None
+    assert set(seats(fleet.parent).values()) == {"ant"}
+    (heard,) = (h for h in fleet.snapshot().hosts if h.host == ANT)
+    crowd = fleet.reporting("ant", devices=with_external(heard, "gpu0", 18).devices)
+    made = crowd.plan()
+    assert decisions(made) == ["move c/1 ant -> bee"]
+    (d,) = made.decisions
+    told_so = told(made, d, Cause(kind=K.REBALANCE, detail="makes room for d/1"))
+    view = View(told_so, fleet.reporting("ant", devices=with_external(heard, "gpu0", gib).devices).inputs(), False)
+    assert (gainers(view, told_so.decisions[0], ANT) is None) == believed
+
+
 def test_a_pretext_is_no_reason_to_give_way() -> None:
     """Somebody who matters more came, and only from elsewhere: nobody new is behind it."""
     fleet = also(crowd(LOW), HIGH)
@@ -207,6 +224,16 @@ def test_a_pretext_is_no_reason_to_give_way() -> None:
     comes = next(d for d in made.decisions if d.profile == "high")
     passing = told(made, comes, Cause(kind=K.REBALANCE, detail="makes room for low/2"))
     assert any("nobody who matters more comes" in note for note in displaced(View(passing, fleet.inputs(), False)))
+
+
+def test_demand_takes_away_by_its_old_name_what_has_another_by_now() -> None:
+    fleet = asked(0.1, least=0, stands=3)
+    renamed = replace(fleet.profiles[0], name=ProfileName("b"), renamed_from=ProfileName("c"))
+    fleet = fleet.but(profiles=(renamed,))
+    made = fleet.plan()
+    gone = [d for d in made.decisions if d.kind is DecisionKind.REMOVE]
+    assert {(d.profile, d.cause.kind) for d in gone} == {("c", K.DEMAND)}
+    assert reasons_against(made, fleet) == []
 
 
 def test_numbers_of_the_checker_are_those_of_the_planner() -> None:
