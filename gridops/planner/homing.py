@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_key
+from gridops.footprint.ledger import Answer, Use, fits
 from gridops.model.plan import Cause, CauseKind
 from gridops.planner.capacity import admits
 from gridops.planner.draft import Draft, Item, Seated
-from gridops.planner.host_board import Claim
+from gridops.planner.host_board import Claim, part_of
 from gridops.planner.incumbents import Incumbent, Verdict
 from gridops.planner.targets import domain
 
@@ -41,9 +42,28 @@ def comes_back(draft: Draft, origin: Incumbent | None) -> bool:
     if origin is None:
         return False
     mine = origin._replace(verdict=Verdict.STAY, cause=None)
-    if not admits(draft.board.hosts[mine.host], mine.claim, draft.world) or _is_too_dear(draft, mine):
+    if not _is_welcome(draft, mine) or _is_too_dear(draft, mine):
         return False
     draft.stay(mine)
+    return True
+
+
+def _is_welcome(draft: Draft, origin: Incumbent) -> bool:
+    """Its home has room for it, also while others there that change in place run twice: they did not count on it."""
+    board, claim = draft.board.hosts[origin.host], origin.claim
+    if not admits(board, claim, draft.world):
+        return False
+    here = [draft.seats[r] for r in board.desired if r != origin.replica and r in draft.seats]
+    for other in here:
+        former = other.origin
+        if other.dip or other.cause is None or former is None or former.host != origin.host or not former.runs:
+            continue
+        for room in board.view.rooms:
+            mine, twin = part_of(claim, room.id, board.view), part_of(former.claim, room.id, board.view)
+            use = board.use(room.id, live=False)
+            both = Use(use.all_bytes + twin, use.gpu_bytes + (twin if former.claim.gpu else 0))
+            if mine and fits(room, both, mine, gpu=claim.gpu, new=True).answer is not Answer.FITS:
+                return False
     return True
 
 
@@ -58,7 +78,7 @@ def _was_moved(seated: Seated) -> bool:
     origin, cause = seated.origin, seated.cause
     if origin is None or cause is None or origin.only_to is not None:
         return False
-    return gave_way(origin, cause) or (cause.kind is CauseKind.REBALANCE and origin.verdict is Verdict.LEAVE)
+    return cause.kind is CauseKind.REBALANCE and origin.verdict is Verdict.LEAVE
 
 
 def _origin(seated: Seated) -> Incumbent:
@@ -125,7 +145,7 @@ def _swaps(draft: Draft, replica: ReplicaId) -> bool:
     name = newcomer.assignment.replica
     theirs, claim = board.hosts[origin.host].desired[name], board.hosts[there].desired[replica]
     draft.lift(name)
-    if not admits(board.hosts[origin.host], origin.claim, draft.world):
+    if not _is_welcome(draft, origin):
         board.put(origin.host, theirs)
         draft.give(newcomer)
         return False

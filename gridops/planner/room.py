@@ -58,8 +58,8 @@ def make_room(seats: Seats, left: Sequence[Item]) -> tuple[Item, ...]:
             changed = len(seats.draft.board.log) > before
             left = seat(seats, left) if later and changed else left
             if changed:
-                left = stay_after_all(seats.draft, left)
                 send_home(seats.draft)
+                left = stay_after_all(seats.draft, left)
             return left
 
 
