@@ -194,6 +194,8 @@ def carry_out(movers: Movers) -> tuple[Item, ...] | None:
     """
     puzzle, draft = movers.puzzle, movers.seats.draft
     changed = [n for n, spot in enumerate(puzzle.at) if spot is not movers.before[n]]
+    if any(puzzle.pieces[n].home is not None for n in changed) and not _newcomers(movers):
+        return None  # nobody leaves its place for nobody
     earlier = _Earlier(draft, [movers.movers[n].replica for n in changed])
     lifted: list[tuple[int, Seated]] = []
     for n in changed:
@@ -318,6 +320,10 @@ def _gainers(movers: Movers, n: int) -> list[ReplicaId]:
                 found.append(m)
             elif before is not None and before.host not in hosts:
                 hosts.append(before.host)
-    if not found:
-        found = [m for m, p in enumerate(puzzle.pieces) if p.home is None and puzzle.at[m] is not None]
-    return sorted({movers.movers[m].replica for m in found}, key=replica_key)
+    return sorted({movers.movers[m].replica for m in found or _newcomers(movers)}, key=replica_key)
+
+
+def _newcomers(movers: Movers) -> list[int]:
+    """Pieces with a seat that stood nowhere."""
+    puzzle = movers.puzzle
+    return [m for m, p in enumerate(puzzle.pieces) if p.home is None and puzzle.at[m] is not None]

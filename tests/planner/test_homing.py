@@ -195,3 +195,18 @@ def test_who_gave_way_and_finds_its_seat_where_it_stood_has_not_given_way(gib: f
     assert where(draft) == {"c/1": "ant"}
     assert draft.seats[ReplicaId("c/1")].cause is None
     assert not draft.board.hosts[HostId("ant")].leaving
+
+
+def test_nobody_leaves_its_place_for_nobody() -> None:
+    """A search may end with everybody new left out and somebody moved: then it has found nothing."""
+    draft = drafted(profile("c", gib=14), wanted=(profile("c", gib=14), profile("x", gib=14)))
+    (item,) = draft.items
+    movers = gather_movers(Seats(draft), [item])
+    puzzle, seats = movers.puzzle, draft.seats[ReplicaId("c/1")]
+    (n,) = [n for n, m in enumerate(movers.movers) if m.replica == "c/1"]
+    home = puzzle.take(n)
+    spot = puzzle.seat(puzzle.pieces[n].kind, 1 - home.host)
+    assert spot is not None
+    puzzle.put(n, spot)
+    assert carry_out(movers) is None
+    assert draft.seats == {ReplicaId("c/1"): seats}
