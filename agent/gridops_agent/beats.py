@@ -21,7 +21,7 @@ from gridops.protocol.messages import Beat, Directive
 from gridops.protocol.open import open_directive
 from gridops.trust.envelope import seal
 from gridops.trust.keys import Signer
-from gridops_agent.client import Controller
+from gridops_agent.client import Controller, Foreign
 from gridops_agent.clock import SystemClock
 from gridops_agent.core.events import Heard, RootsCame
 from gridops_agent.core.report import Readings, heartbeat
@@ -74,7 +74,12 @@ class Beats:
             heartbeat=seal("heartbeat", to_bytes(word), self._signer),
             receipts=tuple(seal("receipt", to_bytes(r), self._signer) for r in receipts.owed(host.receipts)),
         )
-        answer = await self._asked(controller, said)
+        try:
+            answer = await self._asked(controller, said)
+        except Foreign:
+            if not await self._pins_renewed():
+                raise
+            answer = await self._asked(await self._pinned(), said)
         directive = await self._opened(controller, answer)
         await self._roots(directive.roots)
         self._hours.session = fresh.hear(
@@ -117,6 +122,20 @@ class Beats:
         # The controller's key may have been rotated by a root document that has not reached this host yet.
         await self._roots(await controller.roots())
         return open_directive(answer, self._memory.host.chain.keys("controller"))
+
+    async def _pins_renewed(self) -> bool:
+        """The controller may show a certificate of a root document that this host has slept through: ask for those.
+
+        They are asked of whoever answers, since they prove themselves; nothing is said to them that is not public.
+        """
+        before, anybody = _pins(self._memory.host), Controller.unproved(self._url)
+        try:
+            await self._roots(await anybody.roots())
+        except (Unreachable, Refusal):
+            return False
+        finally:
+            await anybody.close()
+        return _pins(self._memory.host) != before
 
     async def _roots(self, roots: tuple[str, ...]) -> None:
         new = tuple(text for text in roots if text not in self._memory.host.roots)

@@ -26,6 +26,10 @@ _KEPT_S = 70.0
 than the controller keeps it. The library's own five seconds would shake hands anew for every heartbeat."""
 
 
+class Foreign(Unreachable):
+    """Somebody answered, with another certificate than those that are pinned."""
+
+
 class Controller:
     """One controller. Every failure of the network is an Unreachable that names the URL."""
 
@@ -50,7 +54,7 @@ class Controller:
 
     @classmethod
     def unproved(cls, url: str) -> Controller:
-        """For joining only: who answers proves itself by the join token, since no certificate is known yet."""
+        """For what proves itself: a join, by its token, and root documents, by their signatures. For nothing else."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -97,8 +101,9 @@ class Controller:
                         raise Unreachable(f"{self.url} sends more than {most} bytes")
                 status = answer.status_code
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
-            why = "another certificate than the pinned one" if _foreign(error) else str(error) or type(error).__name__
-            raise Unreachable(f"the controller at {self.url} does not answer: {why}") from error
+            kind = Foreign if _foreign(error) else Unreachable
+            why = "another certificate than the pinned one" if kind is Foreign else str(error) or type(error).__name__
+            raise kind(f"the controller at {self.url} does not answer: {why}") from error
         try:
             document = json.loads(raw)
         except ValueError:

@@ -6,13 +6,11 @@ What a root may say is decided in `gridops.trust`.
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
@@ -22,6 +20,7 @@ from gridops.cli import trust_catalog, trust_change, trust_check, trust_commits
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import ROOTS, chain_of, key_folder, load_signer
 from gridops.cli.tables import fitted
+from gridops.cli.trust_tls import new_identity
 from gridops.cli.trust_words import document, words
 from gridops.controller.statedir import GATEWAY, SEED, TLS_CERT, TLS_KEY, default_state
 from gridops.disk.atomic import write_atomic
@@ -33,9 +32,6 @@ from gridops.trust.found import Founders, first_root
 from gridops.trust.keys import MachineSigner, PersonSigner
 from gridops.trust.root import RootChain, genesis, seal_root
 from gridops.trust.secret import new_api_key
-from gridops.trust.tls import self_signed
-
-TLS_DAYS = 825
 
 INIT_EXAMPLES = """\b
 Examples:
@@ -94,7 +90,7 @@ def init(
     desired = load(WorkingTree(context.directory)).desired
     ring = _ring(PersonName(person), context)
     now_ms = int(time.time() * 1000)
-    tls = self_signed(_names(desired), now_ms, TLS_DAYS)
+    tls = new_identity(desired.fleet, now_ms)
     founders = Founders(
         person=PersonName(person),
         root_key=ring.root.public,
@@ -141,13 +137,6 @@ def _ring(person: PersonName, context: Context) -> Ring:
 
     own = key_folder() / person
     return Ring(key(own), key(own.with_name(f"{person}.root")), secrets.token_bytes(32), tuple(fresh))
-
-
-def _names(desired: Desired) -> tuple[str, ...]:
-    """Names by which agents reach the controller, for its certificate."""
-    url = desired.fleet.controller
-    host = urlsplit(url).hostname if url else None
-    return tuple(n for n in (host, os.uname().nodename.lower()) if n)
 
 
 def _refuse_used(folder: Path) -> None:

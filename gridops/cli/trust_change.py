@@ -16,10 +16,11 @@ import typer
 
 from gridops.base.errors import Failed
 from gridops.base.ids import PersonName, is_name
-from gridops.cli.client import root_of
+from gridops.cli.client import fleet_settings, root_of
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import ROOTS, chain_of, key_folder, load_signer
 from gridops.cli.tables import fitted
+from gridops.cli.trust_tls import next_certificate
 from gridops.cli.trust_words import document, words
 from gridops.controller.statedir import NEXT_SEED, SEED, StateDir, default_state
 from gridops.disk.atomic import write_atomic
@@ -35,7 +36,7 @@ from gridops.trust.root import RoleName, Root, RootChain, seal_root
 
 DRAFT = Path("policies/trust/draft.json")
 CATALOG_DRAFT = Path("policies/trust/catalog.draft.json")
-CONTROLLER = "controller"
+CONTROLLER, TLS = "controller", "tls"
 
 Named = Annotated[str, typer.Argument(metavar="NAME", help="A person, as the root calls them.")]
 KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="Their public key, a line as ssh-keygen writes.")]
@@ -95,15 +96,15 @@ def demand(
 
 def rotate(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A person, or `controller`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A person, `controller`, or `tls` for its certificate.")],
     key: Annotated[Path | None, typer.Option("--key", metavar="FILE", help="A person's new public key.")] = None,
     role: Roles = None,
-    stolen: Annotated[bool, typer.Option("--stolen", help="The controller's old key counts no more, at once.")] = False,
-    finish: Annotated[bool, typer.Option("--finish", help="End the controller's rotation: only its new key.")] = False,
+    stolen: Annotated[bool, typer.Option("--stolen", help="The controller's old one counts no more, at once.")] = False,
+    finish: Annotated[bool, typer.Option("--finish", help="End the controller's rotation: only the new one.")] = False,
     state: State = None,
 ) -> None:
-    context, chain, now_ms = begin(ctx)
-    if name != CONTROLLER:
+    begun = context, chain, now_ms = begin(ctx)
+    if name not in (CONTROLLER, TLS):
         if key is None or stolen or finish:
             raise Usage(f"trust rotate {name}: a person's new key is named with --key FILE, and nothing else")
         person = _person(name)
@@ -111,15 +112,32 @@ def rotate(
         hand_on(context, chain, root, f"Rotate the key of {person}")
         return
     if key is not None or role or (stolen and finish):
-        raise Usage("trust rotate controller: makes its key itself; --stolen or --finish, not both")
-    if finish:
+        raise Usage(f"trust rotate {name}: makes its key itself; --stolen or --finish, not both")
+    if name == TLS:
+        _rotate_tls(begun, finish=finish, stolen=stolen, state=state)
+    elif finish:
         hand_on(context, chain, amend.only_controller(chain, now_ms), "Finish the rotation of the controller's key")
+    else:
+        folder = state if state is not None else default_state(chain.fleet)
+        root = amend.next_controller(chain, _next_key(folder), stolen=stolen, now_ms=now_ms)
+        hand_on(context, chain, root, "Replace the stolen key of the controller" if stolen else "Rotate the controller")
+        if not stolen:
+            context.say("when every host has seen it (gridops host list): gridops trust rotate controller --finish")
+
+
+def _rotate_tls(begun: tuple[Context, RootChain, int], *, finish: bool, stolen: bool, state: Path | None) -> None:
+    """The controller's certificate: agents pin both until the end, and a host that missed it asks for the documents."""
+    context, chain, now_ms = begun
+    if finish:
+        root = amend.only_certificate(chain, now_ms)
+        hand_on(context, chain, root, "Finish the rotation of the controller's certificate")
         return
     folder = state if state is not None else default_state(chain.fleet)
-    root = amend.next_controller(chain, _next_key(folder), stolen=stolen, now_ms=now_ms)
-    hand_on(context, chain, root, "Replace the stolen key of the controller" if stolen else "Rotate the controller")
+    pem = next_certificate(folder, fleet_settings(root_of(context.directory)), now_ms)
+    root = amend.next_certificate(chain, pem, stolen=stolen, now_ms=now_ms)
+    hand_on(context, chain, root, "Replace the controller's certificate" if stolen else "Rotate the certificate")
     if not stolen:
-        context.say("when every host has seen it (gridops host list): gridops trust rotate controller --finish")
+        context.say("when every host has seen it (gridops host list): gridops trust rotate tls --finish")
 
 
 def sign(
@@ -255,10 +273,9 @@ def _next_key(folder: Path) -> PublicKey:
 
 
 def _person(name: str) -> PersonName:
-    if not is_name(name) or name == CONTROLLER:
-        raise Usage(
-            f"{name}: a person's name has lower-case letters, digits, `-`, `.` and `_`, and is not `controller`"
-        )
+    if not is_name(name) or name in (CONTROLLER, TLS):
+        form = "lower-case letters, digits, `-`, `.` and `_`, and is not `controller` or `tls`"
+        raise Usage(f"{name}: a person's name has {form}")
     return PersonName(name)
 
 
@@ -314,6 +331,7 @@ Examples:
   gridops trust rotate controller && git add policies/trust && git commit -m "Rotate the controller"
   gridops trust rotate controller --finish
   gridops trust rotate controller --stolen --state /var/lib/gridops/office
+  gridops trust rotate tls
 """
 DEMAND = """\b
 Examples:

@@ -29,6 +29,7 @@ from gridops.cli.trust_catalog import state_of as state_of_catalog
 from gridops.cli.trust_catalog import waiting as waiting_catalog
 from gridops.cli.trust_change import DRAFT, state_of, waiting
 from gridops.cli.trust_commits import commits
+from gridops.cli.trust_tls import certificates
 from gridops.disk.keyring import read_secret
 from gridops.files.catalogs import without
 from gridops.files.load import load
@@ -120,7 +121,7 @@ def doctor(ctx: typer.Context) -> int:
     directory = root_of(context.directory)
     chain = chain_of(directory)
     found = [*_root(chain), *_people(chain, directory), *_waiting(chain, directory)]
-    found += [*_catalog(chain, directory), *_keys(), *commits(chain, directory)]
+    found += [*certificates(chain), *commits(chain, directory), *_catalog(chain, directory), *_keys()]
     context.emit({"text": lambda: "\n".join(finding_lines(found)), "json": lambda: dump_json(findings_document(found))})
     return exits.FAILED if any(f.level == "fail" for f in found) else exits.OK
 

@@ -150,6 +150,12 @@ class Listener(uvicorn.Server):
         await super().startup(sockets)
         self.ready.set()
 
+    def renew(self) -> None:
+        """Show the certificate that lies there now. Connections that are open keep theirs; no request is lost."""
+        assert self.config.ssl is not None
+        assert self.config.ssl_certfile is not None
+        self.config.ssl.load_cert_chain(self.config.ssl_certfile, self.config.ssl_keyfile)
+
     async def run_until_stopped(self) -> None:
         """Answer until `should_exit`."""
         try:

@@ -15,6 +15,7 @@ from gridops.base.codes import commits as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import CommitId
 from gridops.controller.core.intend import chain_of
+from gridops.controller.statedir import StateDir
 from gridops.files.git import Checkout
 from gridops.files.git_run import ask
 from gridops.files.objects import FOLDER, Objects
@@ -35,6 +36,23 @@ class Base:
     @property
     def signed(self) -> bool:
         return bool(self.chain.root.signed_commits)
+
+
+def known_roots(folder: StateDir, tip: tuple[str, ...]) -> tuple[str, ...]:
+    """The root documents to begin with: those of the newest commit, unless they do not go on from those in force.
+
+    Whoever may push and has no key could otherwise keep a controller from starting, or give a new journal an old root.
+    """
+    kept = folder.accepted()
+    if kept is None:
+        return tip
+    if tip[: len(kept.roots)] != kept.roots:
+        return kept.roots
+    try:
+        chain_of(tip)
+    except Refusal:
+        return kept.roots
+    return tip
 
 
 def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:

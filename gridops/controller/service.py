@@ -34,7 +34,7 @@ from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State
 from gridops.controller.eventring import EventRing
 from gridops.controller.faults import Faults
-from gridops.controller.lineage import Base
+from gridops.controller.lineage import Base, known_roots
 from gridops.controller.metrics import Counters
 from gridops.controller.polls import Answered, peek
 from gridops.controller.statedir import Kept, StateDir
@@ -73,7 +73,8 @@ class Controller:
         self.dir = opening.state
         self.signer = self.dir.signer()
         self.gateway_keys = self.dir.gateway_keys()
-        chain = chain_of(opening.roots) if opening.roots else None
+        roots = known_roots(self.dir, opening.roots)
+        chain = chain_of(roots) if roots else None
         if chain is None:
             raise BadSetup(
                 "the watched branch holds no root document, so nobody may say anything",
@@ -82,6 +83,8 @@ class Controller:
         self.events = EventRing()
         self.counters = Counters()
         self.faults = Faults(self.dir.path)
+        self.renewed: Callable[[], None] = _nobody
+        """Called when another certificate lies in the place of the one that is shown."""
         authority, damage = opening.authority(self.dir.path, chain.root.controller_epoch)
         self.writer = Writer(authority, self._watch)
         self.outcomes: dict[ScopeName, Outcome] = {}
@@ -93,7 +96,7 @@ class Controller:
             self._clock = Steady(opening.clock, self.writer.newest_ms)
             self._behind_ms = 0
             self.soft = Soft(started_ms=self._clock.read().now_ms, chain=chain)
-            self._begin(opening.roots, damage)
+            self._begin(roots, damage)
         except BaseException:
             self.writer.close()
             raise
@@ -266,6 +269,7 @@ class Controller:
             rows.append(r.Distrusted(reason=f"{damage}; run: gridops controller rebuild"))
         self.commit(rows, now_ms)
         self._sign_by(self.soft.chain)
+        self._shown_by(self.soft.chain)
         public = self.signer.public
         if public not in self.soft.chain.keys("controller"):
             raise BadSetup(
@@ -285,6 +289,12 @@ class Controller:
             self.commit((r.AlarmRaised(key=CONTROLLER_KEY, text=text),), now_ms)
         elif known and CONTROLLER_KEY in self.state.alarms:
             self.commit((r.AlarmCleared(key=CONTROLLER_KEY),), now_ms)
+        pinned = self._shown_by(chain)
+        if not pinned and CONTROLLER_TLS not in self.state.alarms:
+            text = f"root {chain.root.version} pins another certificate than this controller has: nobody talks to it"
+            self.commit((r.AlarmRaised(key=CONTROLLER_TLS, text=text),), now_ms)
+        elif pinned and CONTROLLER_TLS in self.state.alarms:
+            self.commit((r.AlarmCleared(key=CONTROLLER_TLS),), now_ms)
 
     def _sign_by(self, chain: RootChain) -> None:
         """Where the root names the next key and not this one any more, that is the key from now on."""
@@ -293,6 +303,18 @@ class Controller:
         if following is not None and following.public in keys:
             self.dir.promote()
             self.signer = following
+
+    def _shown_by(self, chain: RootChain) -> bool:
+        """Show the certificate that the root pins: the next one as soon as that alone counts. Whether there is one."""
+        self.dir.settle_tls()
+        pins = chain.root.controller_tls
+        if not self.dir.tls_cert.exists() or self.dir.tls_cert.read_text("ascii") in pins:
+            return True
+        if self.dir.next_tls() not in pins:
+            return False
+        self.dir.promote_tls()
+        self.renewed()
+        return True
 
     def rise(self) -> None:
         """A host has obeyed a higher term than ours: only a rebuilt controller may rise above it."""
@@ -323,9 +345,14 @@ class Controller:
 
 
 CONTROLLER_KEY = "controller_key"
+CONTROLLER_TLS = "controller_tls"
 LEAP_MS = 30_000
 """Hosts refuse a controller whose time is further behind than this (`limits.ISSUED_AHEAD_MS`)."""
 _NOTHING = Desired()
+
+
+def _nobody() -> None:
+    """Nobody listens yet."""
 
 
 def state_dir(path: Path) -> StateDir:

@@ -132,6 +132,7 @@ class Shell:
         assert self.options.listen is not None
         api = RunningApi(self.controller, self.planning, self.changed, self.fail)
         door = listener(api, self.options.listen, self.controller.dir)
+        self.controller.renewed = door.renew
         serving = asyncio.create_task(self._until_stopped(door.run_until_stopped()), name="listener")
         await asyncio.wait(
             [serving, asyncio.create_task(door.ready.wait())], return_when=asyncio.FIRST_COMPLETED, timeout=10.0

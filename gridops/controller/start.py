@@ -12,12 +12,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gridops.base.clock import Clock
-from gridops.base.errors import BadSetup, ConfigError, GridopsError, Refusal
+from gridops.base.errors import BadSetup, ConfigError, GridopsError
 from gridops.controller import intake
 from gridops.controller.clock import MachineClock
 from gridops.controller.core.intend import Found, chain_of
 from gridops.controller.http import Listen
-from gridops.controller.lineage import Base
+from gridops.controller.lineage import Base, known_roots
 from gridops.controller.service import Opening, state_dir
 from gridops.controller.statedir import StateDir, default_state
 from gridops.files.gather import gather
@@ -61,23 +61,6 @@ def opening(found: Ground, state: Path | None, clock: Clock | None = None) -> Op
         )
     folder = state_dir(state if state is not None else default_state(chain_of(found.roots).fleet))
     return Opening(folder, known_roots(folder, found.roots), clock or MachineClock())
-
-
-def known_roots(folder: StateDir, tip: tuple[str, ...]) -> tuple[str, ...]:
-    """The root documents to begin with: those of the newest commit, unless they do not go on from those in force.
-
-    Whoever may push and has no key could otherwise keep a controller from starting, or give a new journal an old root.
-    """
-    kept = folder.accepted()
-    if kept is None:
-        return tip
-    if tip[: len(kept.roots)] != kept.roots:
-        return kept.roots
-    try:
-        chain_of(tip)
-    except Refusal:
-        return kept.roots
-    return tip
 
 
 def listen_on(given: str | None, settings: FleetSettings) -> Listen:

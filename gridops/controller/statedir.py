@@ -25,6 +25,9 @@ NEXT_SEED = "keys/controller.next.seed"
 """Waits for the root document that names it: `gridops trust rotate controller` writes it."""
 TLS_CERT = "keys/controller.tls.pem"
 TLS_KEY = "keys/controller.tls.key"
+NEXT_TLS_CERT = "keys/controller.next.tls.pem"
+NEXT_TLS_KEY = "keys/controller.next.tls.key"
+"""Wait, both, for the root document that pins that certificate alone: `gridops trust rotate tls` writes them."""
 GATEWAY = "keys/gateway.key"
 INVITES = "keys/invites"
 ACCEPTED = "accepted.json"
@@ -68,6 +71,25 @@ class StateDir:
         with point("key.promote"):
             path.replace(self.path / SEED)
             sync_directory(path.parent)
+
+    def next_tls(self) -> str | None:
+        """The certificate that takes the place of the present one; None while no rotation is under way."""
+        cert = self.path / NEXT_TLS_CERT
+        return cert.read_text("ascii") if cert.exists() and (self.path / NEXT_TLS_KEY).exists() else None
+
+    def promote_tls(self) -> None:
+        """The next certificate and its key are the ones to show from now on."""
+        key = self.path / NEXT_TLS_KEY
+        key.replace(self.path / TLS_KEY)
+        sync_directory(key.parent)
+        self.settle_tls()
+
+    def settle_tls(self) -> None:
+        """Finish what a crash left half done: a certificate whose key has taken its place already."""
+        cert = self.path / NEXT_TLS_CERT
+        if cert.exists() and not (self.path / NEXT_TLS_KEY).exists():
+            cert.replace(self.path / TLS_CERT)
+            sync_directory(cert.parent)
 
     def _key(self, path: Path) -> MachineSigner:
         try:

@@ -139,6 +139,30 @@ def only_controller(chain: RootChain, now_ms: int) -> Root:
     return _with_controller(chain, lambda keys: keys[-1:], now_ms)
 
 
+def next_certificate(chain: RootChain, pem: str, *, stolen: bool, now_ms: int) -> Root:
+    """The controller's next certificate: pinned beside the present one, or, when its key was stolen, alone."""
+    pins = chain.root.controller_tls
+    if pem in pins or (len(pins) > 1 and not stolen):
+        raise Refusal(
+            codes.ROOT_AMENDMENT.code,
+            f"root {chain.root.version} pins {len(pins)} certificates of the controller: a rotation is under way",
+            hints=("end it: gridops trust rotate tls --finish",),
+        )
+    return replace(renewed_root(chain, now_ms), controller_tls=(pem,) if stolen else (*pins, pem))
+
+
+def only_certificate(chain: RootChain, now_ms: int) -> Root:
+    """The end of that rotation: only the newest certificate is pinned from now on. Raises Refusal."""
+    pins = chain.root.controller_tls
+    if len(pins) < 2:
+        raise Refusal(
+            codes.ROOT_AMENDMENT.code,
+            f"root {chain.root.version} pins one certificate of the controller: no rotation is under way",
+            hints=("begin one: gridops trust rotate tls",),
+        )
+    return replace(renewed_root(chain, now_ms), controller_tls=pins[-1:])
+
+
 def signing_commits(chain: RootChain, on: bool, now_ms: int) -> Root:
     """From now on every commit is signed, or not any more. Raises Refusal where it is so already."""
     if bool(chain.root.signed_commits) == on:

@@ -284,7 +284,8 @@ def _check_paths(role: Role, entry: RoleKey, where: str) -> None:
         raise _contradiction(where, f"role {role.name}: paths limit a change key, and are sorted ({entry.holder})")
     for path in paths:
         parts = path.rstrip("/").split("/")
-        if not all(parts) or ".." in parts or "." in parts or TRUST.startswith(path) or path.startswith(TRUST):
+        holds_trust = path.startswith(TRUST) or (path.endswith("/") and TRUST.startswith(path))
+        if not all(parts) or ".." in parts or "." in parts or holds_trust:
             raise _contradiction(where, f"role change: {path[:80]!r} is no path that a key may be limited to")
 
 

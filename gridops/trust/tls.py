@@ -78,6 +78,12 @@ def fingerprint(cert_pem: str) -> str:
     return hashlib.sha256(certificate.public_bytes(Encoding.DER)).hexdigest()
 
 
+def valid_until_ms(cert_pem: str) -> int:
+    """When a certificate ends. Hosts do not look at it; whoever watches the port with other tools does."""
+    certificate = x509.load_pem_x509_certificate(cert_pem.encode())
+    return int(certificate.not_valid_after_utc.timestamp()) * 1000
+
+
 def pinned_client_context(cert_pems: Sequence[str]) -> ssl.SSLContext:
     """A client that accepts exactly these certificates, over TLS 1.3. Raises ValueError if there are none.
 

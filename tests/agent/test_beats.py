@@ -20,8 +20,8 @@ from gridops.base.record import digest_of
 from gridops.model.snapshot import HostState, ResidencyState
 from gridops.protocol.messages import Outcome, Term
 from gridops.trust.join import Token, make_token, parse_token
-from gridops.trust.keys import MachineSigner
-from gridops.trust.root import RoleKey, RoleName, Root, seal_root
+from gridops.trust.keys import MachineSigner, PersonSigner
+from gridops.trust.root import RoleKey, RoleName, Root, RootChain, seal_root
 from gridops.trust.secret import Secret
 from gridops.trust.tls import TlsIdentity, self_signed
 from gridops_agent.config import read_config
@@ -180,6 +180,44 @@ async def test_another_certificate_than_the_pinned_one_is_refused(desk: Desk) ->
         async with desk.site.agent() as agent:
             with pytest.raises(Unreachable, match="does not answer"):
                 await agent.talk.beat()
+    assert desk.beats == []
+
+
+def repinned(chain: RootChain, version: int, *certificates: str) -> str:
+    """The next root document, with other certificates of the controller."""
+    return seal_root(replace(chain.root, version=version, fleet=chain.fleet, controller_tls=certificates), PERSON)
+
+
+async def test_a_host_that_slept_through_a_rotation_of_the_certificate_asks_for_the_roots(desk: Desk) -> None:
+    """It pins a certificate that nobody shows any more; documents prove themselves, so anybody may be asked."""
+    new = self_signed(("127.0.0.1",), wall_ms() - DAY, 300)
+    chain = desk.site.chain
+    desk.roots = [repinned(chain, 2, desk.tls.cert_pem, new.cert_pem), repinned(chain, 3, new.cert_pem)]
+    desk.tls = new
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            await agent.talk.beat()
+            assert agent.memory.host.chain.root.version == 3
+            assert [b.root_version for b in desk.beats] == [1], "the same heartbeat, told again"
+
+
+@pytest.mark.parametrize("lie", ["nobody signed it", "the same pins"])
+async def test_somebody_between_with_another_certificate_hears_nothing_but_a_question_for_roots(
+    desk: Desk, lie: str
+) -> None:
+    own, chain = self_signed(("127.0.0.1",), wall_ms() - DAY, 300), desk.site.chain
+    pins = (own.cert_pem,) if lie == "nobody signed it" else chain.root.controller_tls
+    root = replace(chain.root, version=2, fleet=chain.fleet, controller_tls=pins)
+    stranger = PersonSigner.from_seed(b"s" * 32)
+    desk.roots = [seal_root(root, stranger if lie == "nobody signed it" else PERSON)]
+    desk.tls = own
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            with pytest.raises(Unreachable, match="another certificate than the pinned one"):
+                await agent.talk.beat()
+            assert agent.memory.host.chain.root.controller_tls == chain.root.controller_tls
     assert desk.beats == []
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gridops.cli.person import chain_of, key_folder
-from gridops.controller.statedir import NEXT_SEED, SEED
+from gridops.controller.statedir import NEXT_SEED, NEXT_TLS_CERT, NEXT_TLS_KEY, SEED
 from gridops.trust.keys import PersonSigner
 from gridops.trust.root import RoleName
 from tests.builders.calls import Call
@@ -175,3 +176,44 @@ def test_doctor_names_what_one_lost_key_would_end(trusted: Trusted, call: Call, 
     assert answer.code == 1
     assert [f["what"] for f in answer.json["findings"] if f["level"] == "fail"]
     shutil.rmtree(key_folder())
+
+
+def test_the_controllers_certificate_is_rotated_in_two_documents(trusted: Trusted, call: Call) -> None:
+    where = ("--state", trusted.state)
+    made = call("-C", trusted.root, "trust", "rotate", "tls", *where)
+    assert made.code == 0, made.err
+    assert "--finish" in made.err
+    first, second = chain_of(trusted.root).root.controller_tls
+    assert (trusted.state / NEXT_TLS_CERT).read_text() == second != first
+    assert (trusted.state / NEXT_TLS_KEY).stat().st_mode & 0o777 == 0o600
+    assert "certificate is being rotated: 2 are pinned" in call("-C", trusted.root, "trust", "show").out
+    found = call("-C", trusted.root, "trust", "doctor").out
+    assert "the rotation of the controller's certificate is not finished" in found
+    assert "the controller's certificate is good until" in found
+    again = call("-C", trusted.root, "trust", "rotate", "tls", *where)
+    assert again.code == 4
+    assert "a rotation is under way" in again.err
+    assert call("-C", trusted.root, "trust", "rotate", "tls", "--finish").code == 0
+    assert chain_of(trusted.root).root.controller_tls == (second,)
+    assert call("-C", trusted.root, "trust", "rotate", "tls", "--finish").code == 4
+    elsewhere = call("-C", trusted.root, "trust", "rotate", "tls", "--state", trusted.root)
+    assert elsewhere.code == 1
+    assert "this is not the controller's state folder" in elsewhere.err
+
+
+def test_a_certificate_whose_key_was_stolen_is_replaced_at_once(trusted: Trusted, call: Call) -> None:
+    before = chain_of(trusted.root).root.controller_tls
+    made = call("-C", trusted.root, "trust", "rotate", "tls", "--stolen", "--state", trusted.state)
+    assert made.code == 0, made.err
+    after = chain_of(trusted.root).root.controller_tls
+    assert len(after) == 1
+    assert after != before
+
+
+@pytest.mark.parametrize(("days", "said"), [(30, "certificate ends in"), (-1, "other programs refuse it")])
+def test_doctor_warns_of_a_certificate_that_nears_its_end(
+    trusted: Trusted, call: Call, days: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = time.time_ns() // 1_000_000 + days * 86_400_000
+    monkeypatch.setattr("gridops.cli.trust_tls.valid_until_ms", lambda pem: end)
+    assert said in call("-C", trusted.root, "trust", "doctor").out

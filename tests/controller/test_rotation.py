@@ -1,4 +1,4 @@
-"""The controller's key is rotated while it works: no gap, no command twice, and a stolen one is worth nothing."""
+"""The controller's key and its certificate are rotated while it works: no gap, no command twice."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 
 from gridops.base.codes.trust import BAD_SIGNATURE
 from gridops.base.errors import BadSetup, Refusal
-from gridops.controller.statedir import NEXT_SEED, SEED
+from gridops.controller.statedir import NEXT_SEED, NEXT_TLS_CERT, NEXT_TLS_KEY, SEED, TLS_CERT, TLS_KEY
 from gridops.disk.keyring import create_secret
 from gridops.trust import amend
 from gridops.trust.keys import MachineSigner
 from gridops.trust.root import Root, RootChain, seal_root, walk
+from gridops.trust.tls import TlsIdentity, self_signed
 from tests.controller.fleet import Desk
 from tests.controller.test_memory import same
 
@@ -136,3 +137,55 @@ def test_a_root_that_names_neither_key_stops_a_start_and_says_so(desk: Desk) -> 
     desk.controller.close()
     with pytest.raises(BadSetup, match="its controller key"):
         desk.start()
+
+
+# --- the certificate
+
+
+def shown(desk: Desk) -> str:
+    return (desk.fleet.state / TLS_CERT).read_text()
+
+
+@pytest.fixture
+def next_tls(desk: Desk) -> TlsIdentity:
+    """The next certificate, made as `trust rotate tls` makes it."""
+    made = self_signed(["127.0.0.1"], desk.now, 300)
+    create_secret(desk.fleet.state / NEXT_TLS_KEY, made.key_pem)
+    (desk.fleet.state / NEXT_TLS_CERT).write_text(made.cert_pem)
+    return made
+
+
+def test_a_certificate_is_shown_from_the_moment_on_that_it_alone_is_pinned(desk: Desk, next_tls: TlsIdentity) -> None:
+    renewed: list[str] = []
+    desk.controller.renewed = lambda: renewed.append(shown(desk))
+    old = shown(desk)
+    commits(desk, lambda chain, now: amend.next_certificate(chain, next_tls.cert_pem, stolen=False, now_ms=now))
+    assert shown(desk) == old
+    assert not renewed
+    commits(desk, amend.only_certificate)
+    assert renewed == [next_tls.cert_pem]
+    assert (desk.fleet.state / TLS_KEY).read_bytes() == next_tls.key_pem
+    assert not (desk.fleet.state / NEXT_TLS_CERT).exists()
+    assert "controller_tls" not in desk.state.alarms
+    desk.restart()
+    assert shown(desk) == next_tls.cert_pem
+
+
+def test_a_certificate_that_nobody_has_is_an_alarm_until_one_is_pinned_that_is_there(desk: Desk) -> None:
+    old, other = shown(desk), self_signed(["127.0.0.1"], desk.now, 300)
+    commits(desk, lambda chain, now: amend.next_certificate(chain, other.cert_pem, stolen=True, now_ms=now))
+    assert "controller_tls" in desk.state.alarms
+    assert shown(desk) == old
+    commits(desk, lambda chain, now: amend.next_certificate(chain, old, stolen=True, now_ms=now))
+    assert "controller_tls" not in desk.state.alarms
+
+
+def test_a_crash_between_key_and_certificate_is_finished_at_the_next_start(desk: Desk, next_tls: TlsIdentity) -> None:
+    commits(desk, lambda chain, now: amend.next_certificate(chain, next_tls.cert_pem, stolen=False, now_ms=now))
+    made = amend.only_certificate(desk.controller.soft.chain, desk.now)
+    desk.fleet.commit({"policies/trust/root/3.json": seal_root(made, desk.fleet.root_signer)})
+    desk.controller.close()
+    (desk.fleet.state / NEXT_TLS_KEY).replace(desk.fleet.state / TLS_KEY)  # and there it died
+    desk.start()
+    assert shown(desk) == next_tls.cert_pem
+    assert "controller_tls" not in desk.state.alarms

@@ -9,16 +9,21 @@ from typing import Any
 import pytest
 
 from gridops.base.errors import BadSetup, ConfigError, Refusal
-from gridops.base.ids import PersonName
+from gridops.base.ids import CommitId, HostId, PersonName
 from gridops.controller import intake, views
+from gridops.controller.core.intend import Found, judge_commit, judge_unread
 from gridops.controller.core.modes import drains, permitted
+from gridops.controller.core.rows import IntentRefused
+from gridops.controller.lineage import known_roots
 from gridops.controller.rebuild import rebuild
 from gridops.controller.service import Controller, state_dir
-from gridops.controller.start import ground, known_roots, opening
+from gridops.controller.start import ground, opening
 from gridops.controller.statedir import ACCEPTED, Kept
-from gridops.model.policy import Mode
+from gridops.model.fleet import Drain
+from gridops.model.policy import Mode, ModePolicy
 from gridops.trust import amend
 from gridops.trust.approval import Approval, seal_approval
+from gridops.trust.line import Line
 from gridops.trust.root import RoleName
 from tests.attacks.desk import JON, SignedDesk
 from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, OBSERVE, POLICIES, FakeClock, profile
@@ -173,6 +178,34 @@ def test_a_lost_journal_does_not_let_the_branch_begin_anew(signed: SignedDesk) -
     desk.start()
     assert desk.force == tip
     assert "commit_unsigned" in desk.alarm()
+
+
+def test_a_new_journal_begins_where_the_old_one_was(signed: SignedDesk) -> None:
+    """The journal is gone and nobody ran a rebuild: another line of commits is believed no more than before."""
+    desk = signed
+    force = desk.force
+    desk.controller.close()
+    for file in desk.fleet.state.glob("journal*"):
+        file.unlink()
+    desk.writer.push({"README.md": "signed, on an old commit\n"}, desk.mira, on=f"{force}~1")
+    desk.start()
+    assert desk.state.accepted is None
+    assert "commit_off_line" in desk.alarm()
+    desk.writer.git("update-ref", "refs/heads/main", force)
+    desk.look()
+    assert desk.force == force
+
+
+def test_what_tightens_in_a_commit_that_is_not_believed_is_its_mode_alone(signed: SignedDesk) -> None:
+    """Whoever read the commit: the judgement itself leaves its drains out."""
+    desk = signed
+    drain = Drain(host=HostId("alpha"), reason="says somebody")
+    line = Line(desk.force, desk.force, refusal=Refusal("commit_unsigned", "not signed"))
+    found = Found(CommitId("f" * 40), "", "", None, (), ModePolicy(), (drain,), (), line=line)
+    for judged in (judge_commit(desk.state, desk.chain, found).rows, judge_unread(desk.state, desk.chain, found)):
+        (refused,) = [row for row in judged if isinstance(row, IntentRefused)]
+        assert refused.drains == ()
+        assert refused.off_line == "commit_unsigned"
 
 
 def test_without_journal_and_memory_the_line_begins_where_commits_began_to_be_signed(signed: SignedDesk) -> None:

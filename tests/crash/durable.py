@@ -15,8 +15,8 @@ from typing import Any
 
 from gridops.base.errors import BadSetup, Failed, GridopsError
 from gridops.controller.core.pack import pack
+from gridops.controller.lineage import known_roots
 from gridops.controller.service import state_dir
-from gridops.controller.start import known_roots
 from gridops.controller.statedir import StateDir
 from gridops.controller.writer import Writer
 from gridops.disk.keyring import read_secret

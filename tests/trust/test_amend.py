@@ -125,3 +125,76 @@ def test_a_draft_that_could_never_follow_is_none() -> None:
     second = follows(chain, amend.added(chain, EVE, person("eve").public, (RoleName.APPROVER,), LATER))
     with pytest.raises(Refusal, match="cannot follow root 1"):
         read_draft(chain, seal_root(amend.revoked(second, EVE, amend.PEOPLES, LATER), *root_signers("mira")))
+
+
+def test_commits_are_signed_or_not_by_the_roots_word_and_never_without_one_key_that_may() -> None:
+    chain = chain_of(root(role(RoleName.CHANGE, 1, "mira")))
+    on = follows(chain, amend.signing_commits(chain, True, NOW), "mira")
+    assert on.root.signed_commits is True
+    off = follows(on, amend.signing_commits(on, False, NOW), "mira")
+    assert off.root.signed_commits is None, "as it was before there was such a level"
+    for known, said in ((on, True), (off, False)):
+        with pytest.raises(Refusal) as refusal:
+            amend.signing_commits(known, said, NOW)
+        assert refusal.value.code == "root_amendment"
+    nobody = chain_of(root())
+    with pytest.raises(Refusal, match="one signature"):
+        follows(nobody, amend.signing_commits(nobody, True, NOW), "mira")
+    two = chain_of(root(role(RoleName.CHANGE, 2, "mira", "jon")))
+    with pytest.raises(Refusal, match="one signature"):
+        follows(two, amend.signing_commits(two, True, NOW), "mira")
+
+
+def test_a_limit_of_paths_stays_with_the_person_when_the_key_changes() -> None:
+    chain = chain_of(root(role(RoleName.CHANGE, 1, "mira")))
+    bot = person("bot").public
+    made = amend.added(chain, PersonName("bot"), bot, (RoleName.CHANGE,), NOW)
+    limited = follows(chain, amend.confined(made, bot, ["profiles.d/", "fleet.d/hosts.yaml"]), "mira")
+    assert change(limited)["bot"] == ("fleet.d/hosts.yaml", "profiles.d/")
+    moved = amend.replaced(limited, PersonName("bot"), person("bot new").public, (RoleName.CHANGE,), NOW)
+    after = follows(limited, moved, "mira")
+    assert change(after) == {"mira": None, "bot": ("fleet.d/hosts.yaml", "profiles.d/")}
+    with pytest.raises(Refusal, match="this one may not"):
+        amend.confined(made, person("stranger").public, ["profiles.d/"])
+
+
+BAD_PATHS = [
+    "",
+    "/",
+    "/etc/",
+    "../x",
+    "a/../b",
+    "a//b",
+    "./a",
+    "policies/trust/",
+    "policies/trust/root/",
+    "policies/",
+]
+
+
+@pytest.mark.parametrize("path", BAD_PATHS)
+def test_a_limit_that_means_nothing_or_reaches_the_trust_is_refused(path: str) -> None:
+    chain = chain_of(root(role(RoleName.CHANGE, 1, "mira")))
+    bot = person("bot").public
+    made = amend.confined(amend.added(chain, PersonName("bot"), bot, (RoleName.CHANGE,), NOW), bot, [path])
+    with pytest.raises(Refusal, match="no path that a key may be limited to"):
+        follows(chain, made, "mira")
+
+
+def change(chain: RootChain) -> dict[str, tuple[str, ...] | None]:
+    found = chain.root.role(RoleName.CHANGE)
+    assert found is not None
+    return {str(entry.holder): entry.paths for entry in found.keys}
+
+
+def test_a_certificate_is_pinned_beside_the_present_one_and_then_alone() -> None:
+    chain = chain_of(root(controller_tls=("one",)))
+    both = follows(chain, amend.next_certificate(chain, "two", stolen=False, now_ms=NOW), "mira")
+    assert both.root.controller_tls == ("one", "two")
+    with pytest.raises(Refusal, match="under way"):
+        amend.next_certificate(both, "three", stolen=False, now_ms=NOW)
+    alone = follows(both, amend.only_certificate(both, NOW), "mira")
+    assert alone.root.controller_tls == ("two",)
+    with pytest.raises(Refusal, match="no rotation"):
+        amend.only_certificate(alone, NOW)
+    assert amend.next_certificate(both, "three", stolen=True, now_ms=NOW).controller_tls == ("three",)
