@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from gridops.base.ids import Digest
@@ -66,8 +67,9 @@ def digest_bytes(raw: bytes) -> Digest:
     return Digest("sha256:" + hashlib.sha256(raw).hexdigest())
 
 
+@lru_cache(maxsize=4096)
 def is_key(text: str) -> bool:
-    """True for a key that the subset allows."""
+    """True for a key that the subset allows. The house has a few hundred names of fields and asks for them for ever."""
     return _KEY.fullmatch(text) is not None
 
 

@@ -72,10 +72,7 @@ def hear(desk: Controller, beat: Beat) -> Polled:
         soft.hosts[host] = said.heard
         soft.shown.setdefault(host, {}).update(now_shown(state.hosts[host], said.heard))
     desk.rise()
-    # Also a scope that nothing names any more: what it set going is still asked by what right it goes on.
-    rights = {scope: desk.rights(scope, now_ms) for scope in issue.undecided(state, host)}
-    report = said.heard.report if said.heard is not None else None
-    desk.writer.record(issue.taken_back(state, host, rights, report, heard_lately=lately), now_ms)
+    desk.writer.record(desk.taken_back(host, said.heard, now_ms, heard_lately=lately), now_ms)
     return Polled(heartbeat, news, now_ms)
 
 

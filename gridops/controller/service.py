@@ -213,6 +213,13 @@ class Controller:
         except Exception as error:  # noqa: BLE001 - it is the answer of this one
             return error
 
+    def taken_back(self, host: HostId, heard: Heard | None, now_ms: int, *, heard_lately: bool) -> tuple[r.Row, ...]:
+        """Commands to this host that may not go any more."""
+        # Also a scope that nothing names any more: what it set going is still asked by what right it goes on.
+        rights = {scope: self.rights(scope, now_ms) for scope in issue.undecided(self.state, host)}
+        report = heard.report if heard is not None else None
+        return issue.taken_back(self.state, host, rights, report, heard_lately=heard_lately)
+
     def join(self, envelope: str) -> JoinReply:
         """A machine asks to become a host. Raises Refusal."""
         claimed = peek(envelope, limits.JOIN_BYTES).get("host_key")

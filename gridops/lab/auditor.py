@@ -2,13 +2,15 @@
 
 `watchers` looks at hosts, this at the other side. The rows are what is true of a controller whatever its process
 believes, so nothing of its state is asked. Rules S5 (one command a number), S6 (nothing is over before its host said
-so), S7 (the last replica that serves is not stopped by us) and S10 (targets follow one another, by somebody's word).
+so), S7 (the last replica that serves is not stopped by us), S8 (`disruptions`) and S10 (targets follow one another, by
+somebody's word).
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -19,14 +21,19 @@ from gridops.controller.core.row_kinds import decode
 from gridops.controller.core.state import plan_digest
 from gridops.lab.broken import Broken
 from gridops.lab.disk import Platter
+from gridops.lab.disruptions import Disruptions
+from gridops.lab.options import Options
+from gridops.lab.trace import Trace
 from gridops.model.action import Drain, Unload, Warm
 from gridops.model.plan import Plan
+from gridops.model.policy import ActionClass
 from gridops.model.snapshot import ResidencyState
-from gridops.protocol.messages import AuthorityKind, Body, Receipt
+from gridops.protocol.messages import Authority, AuthorityKind, Body, Outcome, Receipt
 
 if TYPE_CHECKING:
     from gridops.lab.host import LabHost
 
+_READ = frozenset({"target_set", "target_restored", "body_queued", "body_voided", "receipt_taken"})
 _TOLD_MS = 25_000
 """The longest that a message takes, and a little: so much older than a heartbeat may be what is known by it."""
 
@@ -34,15 +41,21 @@ _TOLD_MS = 25_000
 class Auditor:
     """Reads what is new on the platter."""
 
-    def __init__(self, platter: Platter, hosts: Mapping[HostId, LabHost], stale_ms: int) -> None:
+    def __init__(self, platter: Platter, hosts: Mapping[HostId, LabHost], trace: Trace, options: Options) -> None:
         self._platter = platter
+        self._trace = trace
+        self._options = options
+        self._disruptions = Disruptions(options.disruptions)
         self._hosts = hosts
-        self._believed_ms = stale_ms + _TOLD_MS
+        self._believed_ms = options.stale_ms + _TOLD_MS
         self._read = 0
         self._target: Plan | None = None
+        self._dips: set[tuple[ProfileName, Digest]] = set()
+        """What the plan in force, or one before it that is still being carried out, said that it stops first."""
         self._bodies: dict[tuple[HostId, int], Digest] = {}
         self._open: dict[Digest, Body] = {}
         """Commands without a final receipt, withdrawn ones too: until its host says so, nothing is over."""
+        self._voided: set[tuple[HostId, int]] = set()
         self._drained: set[Digest] = set()
         self._noted_ms = 0
         self._ready: dict[Digest, tuple[ProfileName, int, int]] = {}
@@ -54,15 +67,25 @@ class Auditor:
         while self._read < len(self._platter.rows):
             at_ms, _, kind, value = self._platter.rows[self._read]
             self._read += 1
-            if kind not in ("target_set", "target_restored", "body_queued", "receipt_taken"):
+            if kind not in _READ:
                 continue
             match decode(kind, json.loads(value)):
                 case r.TargetSet() as row:
                     self._set(row, at_ms)
-                case r.BodyQueued(body=body):
+                case r.BodyQueued(body=body, authority=authority):
                     self._queued(body, now_ms)
+                    self._disrupts(body, authority, now_ms)
+                case r.BodyVoided(host=host, seq=seq):
+                    self._voided.add((host, seq))
                 case r.ReceiptTaken(receipt=receipt):
                     self._over(receipt)
+                    self._saw(receipt)
+
+    def forget(self) -> None:
+        """The journal was replaced by an older one: what was written since is nobody's memory any more."""
+        self._read = len(self._platter.rows)
+        self._bodies.clear()
+        self._open.clear()
 
     def _note(self, now_ms: int) -> None:
         for host in self._hosts.values():
@@ -81,6 +104,9 @@ class Auditor:
         if row.kind is AuthorityKind.APPROVAL and not any(_speaks(text, row.plan, at_ms) for text in row.approvals):
             raise Broken("S10", f"plan {row.plan.id} is in force by people, and nobody approved it at that moment")
         self._target = row.plan
+        launches = {a.replica: a.launch for a in row.plan.placement}
+        said = {(d.profile, launches[d.replica]) for d in row.plan.decisions if d.cost.dip and d.replica in launches}
+        self._dips = said | {dip for dip in self._dips if dip in {(a.profile, a.launch) for a in row.plan.placement}}
 
     def _queued(self, body: Body, now_ms: int) -> None:
         digest = digest_of(body)
@@ -111,7 +137,9 @@ class Auditor:
         profile, target = action.profile, self._target
         if target is None or all(a.profile != profile for a in target.placement):
             return
-        if action.incarnation not in self._ready or any(d.cost.dip for d in target.decisions if d.profile == profile):
+        if action.incarnation not in self._ready or any((profile, a.launch) in self._dips for a in target.placement):
+            return
+        if self._alone(action, target):
             return
         _, first_ms, last_ms = self._ready[action.incarnation]
         since_ms = now_ms - self._believed_ms
@@ -121,12 +149,41 @@ class Auditor:
         if others == [action.incarnation]:
             raise Broken("S7", f"{action.kind} {action.replica} on {action.host}: it is the only one that serves")
 
+    def _alone(self, action: Drain | Unload, target: Plan) -> bool:
+        """It changes where it stands, and no second one of it has room beside all that is to stand there."""
+        there = [a for a in target.placement if a.seat.host == action.host]
+        room = (self._options.host_mib << 20) * 95 // 100 - sum(a.device_bytes for a in there)
+        return any(a.profile == action.profile and a.device_bytes > room for a in there)
+
+    def _disrupts(self, body: Body, authority: Authority, now_ms: int) -> None:
+        """A serving process goes, by nobody's word but that of the mode, and not for repair."""
+        action, target = body.action, self._target
+        if not isinstance(action, Drain | Unload) or target is None or authority.kind is not AuthorityKind.STANDING:
+            return
+        if authority.action_class is ActionClass.REPAIR or action.incarnation not in self._ready:
+            return
+        since_ms = now_ms - self._believed_ms
+        if self._ready[action.incarnation][2] < since_ms:
+            return
+        lately = [(body, name) for body, (name, _, at_ms) in self._ready.items() if at_ms >= since_ms]
+        serving = Counter(name for body, name in lately if body not in self._drained)
+        self._disruptions.takes(action.incarnation, action.profile, target, serving)
+
     def _over(self, receipt: Receipt) -> None:
         host = self._hosts[receipt.host]
         if receipt.final:
             self._open.pop(receipt.body, None)
         if receipt.final and all(kept.body != receipt.body for kept in host.ledger.kept.receipts.kept if kept.final):
             raise Broken("S6", f"command {receipt.seq} of {receipt.host} is over, and its host never said so")
+
+    def _saw(self, receipt: Receipt) -> None:
+        """What a batch of runs must have met at all."""
+        if not receipt.final:
+            return
+        if (receipt.host, receipt.seq) in self._voided:
+            won = receipt.outcome is Outcome.VOIDED
+            self._trace.saw("a withdrawal came in time" if won else "a withdrawal came too late")
+        self._trace.saw(f"{receipt.outcome.value} {receipt.code or ''}".strip())
 
 
 def _speaks(envelope: str, plan: Plan, at_ms: int) -> bool:

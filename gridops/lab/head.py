@@ -98,12 +98,12 @@ class Head:
             return
 
         def authority(_: Path, epoch: int) -> tuple[Right, str | None]:
-            return Authority(Journal(self.platter, self._fate), epoch), None
+            return self.authority(epoch), None
 
         around = self.around
         keys = Keys(Path("/lab"), around.machine)
         try:
-            controller = Controller(Opening(keys, (around.root,), self.clock, authority))
+            controller = self.opened(Opening(keys, (around.root,), self.clock, authority))
         except Crashed as crash:
             self._gone(crash)
             return
@@ -113,6 +113,10 @@ class Head:
         around.trace.add("controller", f"begins with term {controller.writer.term.counter}")
         if look:
             self.guarded(controller, self._look)
+
+    def authority(self, epoch: int) -> Right:
+        """The right to write, under a new term."""
+        return Authority(Journal(self.platter, self._fate), epoch)
 
     def again(self) -> Controller:
         """The controller is gone and another begins, with nothing but the disk. Raises Broken when none does."""
@@ -210,12 +214,22 @@ class Head:
 
         def work() -> None:
             self._look()
-            for _ in range(TURNS):
-                if not drive(planning.consider(SCOPE)):
-                    break
-            controller.reconcile(SCOPE)
+            self.turn(controller, planning)
 
         self.guarded(controller, work)
+
+    # --- what another head does otherwise ---------------------------------------------------------------------------
+
+    def opened(self, opening: Opening) -> Controller:
+        """The controller that begins."""
+        return Controller(opening)
+
+    def turn(self, controller: Controller, planning: Planning) -> None:
+        """What it does at each pass."""
+        for _ in range(TURNS):
+            if not drive(planning.consider(SCOPE)):
+                break
+        controller.reconcile(SCOPE)
 
     def _look(self) -> None:
         tip = self.around.tip()

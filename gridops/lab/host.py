@@ -47,6 +47,7 @@ from gridops_agent.core.events import (
     RootsCame,
     StartAgain,
     Warn,
+    Woke,
 )
 from gridops_agent.core.heart import step
 from gridops_agent.core.protection import Verdict
@@ -62,6 +63,7 @@ GAP_MS = 500
 WATCH_MS = 500
 AWAY_MS = (500, 20_000)
 BOOT_MS = (10_000, 60_000)
+GOODBYE_MS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,11 @@ class LabHost:
         self.host = self.ledger.kept
         self.lines = Lines()
         self.work = Work(self)
+        self.away = False
+        """It has said that it goes to sleep."""
+        self._asleep_until_ms = 0
+        self._late: list[Callable[[], None]] = []
+        """What would have happened while the machine slept."""
         self._turn = 0
         self._failures = 0
         self._waiting = self._news = False
@@ -160,6 +167,9 @@ class LabHost:
         self.around.agenda.after(0, lambda: self._guarded(go_on))
 
     def _guarded(self, do: Callable[[], None]) -> None:
+        if self.around.agenda.now_ms < self._asleep_until_ms:
+            self._late.append(do)
+            return
         try:
             do()
         except Crashed as crash:
@@ -177,10 +187,42 @@ class LabHost:
     def reboot(self) -> None:
         """The whole machine goes down and comes back without a process."""
         self.say("reboots")
+        self._asleep_until_ms, self._late, self.away = 0, [], False
         lost = self.around.options.lost_files_ppm
         self.cached = {digest for digest in sorted(self.cached) if not self.dice.happens(lost)}
         self.processes.reboot()
         self.down(self.dice.between(*BOOT_MS))
+
+    def sleep(self, for_ms: int) -> None:
+        """The machine sleeps with all that runs on it; one of a person mostly says so before."""
+        if not self.up or self._asleep_until_ms:
+            return
+        options, goodbye_ms = self.around.options, 0
+        if self.name in options.laptop_names and self.dice.happens(700_000):
+            self.away, goodbye_ms = True, GOODBYE_MS
+            self._guarded(self._beat)
+
+        def fall_asleep() -> None:
+            self.say(f"sleeps for {for_ms} ms{', and said so' if self.away else ''}")
+            self.around.trace.saw("a machine slept")
+            self._asleep_until_ms = self.around.agenda.now_ms + for_ms
+            self.around.agenda.after(for_ms, lambda: self.wake(self._asleep_until_ms, for_ms))
+
+        self.around.agenda.after(goodbye_ms, fall_asleep)
+
+    def wake(self, until_ms: int | None = None, slept_ms: int = 0) -> None:
+        """It is awake, if it slept (until then); what waited happens now, one after the other."""
+        if not self._asleep_until_ms or until_ms not in (None, self._asleep_until_ms):
+            return
+        self._asleep_until_ms, self.away = 0, False
+        late, self._late = self._late, []
+        if self.up:
+            self._guarded(lambda: self._woken(slept_ms))
+        for do in late:
+            self._guarded(do)
+
+    def _woken(self, slept_ms: int) -> None:
+        self.tell(Woke(slept_ms))
 
     def _begin(self) -> None:
         self.up = True
@@ -192,7 +234,7 @@ class LabHost:
         self.host = replace(kept, boot=self.dice.token(), measured=(), verdict=Verdict())
         word, fence = kept.last_word, kept.fence
         self.session = fresh.begin(fence.fleet, self.name, self.host.boot, floor_ms=word.floor_ms, epoch=word.epoch)
-        total = self.around.options.host_mib * MIB
+        total = self.around.options.host_mib * MIB * (2 if self.name in self.around.options.liars else 1)
         self.tell(Measured((DeviceReport(id=CPU0, kind=DeviceKind.CPU, total_bytes=total, generation=0),)))
         self.tell(Resumed({body: self._look_for(body) for body in self.host.held}))
         self.run(self._watch())
@@ -282,6 +324,7 @@ class LabHost:
         return Readings(
             runtimes=(Runtime(engine=EngineName("llama.cpp"), backend="cpu"),),
             cached=tuple(sorted(self.cached)),
+            goodbye=self.away,
             disk_free_bytes=100 << 30,
             endpoint=f"https://{self.name}.example:8443",
             front_cert="0" * 64,

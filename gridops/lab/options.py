@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from gridops.base.ids import HostId
 from gridops.lab.dice import Dice
 
 
@@ -17,7 +18,13 @@ class Options:
     """Rates are in parts per million of the thing that may go wrong; times in milliseconds."""
 
     seed: int
+    talk: bool = False
+    """Only the talk of controller and hosts: commands come by chance, and nobody plans (`lab.talk`)."""
     hosts: int = 3
+    laptops: int = 0
+    """Of the hosts: machines of people, which say that they go to sleep."""
+    lying: int = 0
+    """Of the hosts: they say that they have twice the memory that they have."""
     profiles: int = 2
     host_mib: int = 3072
     replica_mib: int = 400
@@ -28,7 +35,11 @@ class Options:
     automatic: bool = True
     """Automatic for everything; else people apply what is proposed."""
     cooldown_ms: int = 0
+    disruptions: int = 0
+    """So many replicas may be disrupted at once by what is not repair; 0: no such budget."""
     commit_every_ms: int = 40_000
+    rollouts_ppm: int = 0
+    """Of the commits: they change how every model runs, all at once."""
     apply_after_ms: int = 4_000
     latency_ms: int = 40
     tail_ppm: int = 0
@@ -58,6 +69,27 @@ class Options:
     """Of the looks of people: what they sign is over before it arrives."""
     clock_step_every_ms: int = 0
     """The wall clock of one machine leaps by up to an hour."""
+    sleep_every_ms: int = 0
+    """One machine sleeps for seconds or minutes, with everything on it."""
+    restore_every_ms: int = 0
+    """The controller's journal is replaced by an older copy of it, and people rebuild. Only where `talk`."""
+
+    @property
+    def stale_ms(self) -> int:
+        """A host is silent when it was not heard for so long."""
+        return max(15_000, 3 * self.beat_ms)
+
+    @property
+    def host_names(self) -> tuple[HostId, ...]:
+        return tuple(HostId(f"host-{n}") for n in range(1, self.hosts + 1))
+
+    @property
+    def laptop_names(self) -> tuple[HostId, ...]:
+        return self.host_names[: self.laptops]
+
+    @property
+    def liars(self) -> tuple[HostId, ...]:
+        return self.host_names[len(self.host_names) - self.lying :]
 
 
 def draw(seed: int) -> Options:
@@ -94,11 +126,60 @@ def draw(seed: int) -> Options:
         clock_step_every_ms=sometimes(60_000, 120_000),
         lost_files_ppm=sometimes(200_000, 1_000_000),
         late_approval_ppm=sometimes(100_000, 500_000),
+        sleep_every_ms=sometimes(40_000, 90_000),
+        laptops=dice.one_of((0, 0, 1, 2)),
+        lying=dice.one_of((0, 0, 0, 1)),
+        disruptions=dice.one_of((0, 0, 1, 2)),
+        host_mib=dice.one_of((1000, 3072, 3072)),
+        rollouts_ppm=dice.one_of((0, 500_000)),
     )
 
 
-FAULTS = tuple(name for name in (f.name for f in fields(Options)) if name.endswith(("_ppm", "_every_ms")))
+def draw_talk(seed: int) -> Options:
+    """The options of a seed of the world in which nobody plans."""
+    drawn = draw(seed)
+    dice = Dice(seed, "talk")
+    return replace(
+        drawn,
+        talk=True,
+        chaos_ms=60_000,
+        heal_ms=150_000,
+        hosts=dice.between(1, 3),
+        laptops=0,
+        beat_ms=dice.one_of((2_000, 5_000)),
+        cut_every_ms=dice.one_of((0, 20_000, 40_000)),
+        restore_every_ms=dice.one_of((0, 0, 40_000)),
+    )
+
+
+_NO_FAULTS = ("rollouts_ppm",)
+FAULTS = tuple(
+    name
+    for name in (f.name for f in fields(Options))
+    if name.endswith(("_ppm", "_every_ms")) and name not in _NO_FAULTS
+)
 """The fields that make things go wrong, and how often people change their minds."""
+
+
+def written(options: Options) -> str:
+    """The options as one line that a person can keep: what is not as usual, after the seed."""
+    usual = Options(seed=options.seed)
+    named = [(f.name, getattr(options, f.name)) for f in fields(Options)]
+    told = [f"{name}={int(value)}" for name, value in named if value != getattr(usual, name)]
+    return f"{options.seed} | {' '.join(told)}"
+
+
+def read(line: str) -> Options:
+    """The options of such a line. Raises ValueError where it names none of them."""
+    seed, _, told = line.partition("|")
+    options = Options(seed=int(seed))
+    kinds = {f.name: type(getattr(options, f.name)) for f in fields(Options)}
+    for word in told.split():
+        name, _, value = word.partition("=")
+        if name not in kinds or not value.isdigit():
+            raise ValueError(f"`{word}` is no option of a run: expected NAME=NUMBER, with one of {', '.join(kinds)}")
+        options = with_(options, name, kinds[name](int(value)))
+    return options
 
 
 def calm(options: Options) -> Options:

@@ -30,6 +30,9 @@ from gridops.trust.root import genesis, seal_root
 
 MIRA = PersonName("mira")
 HEADER = "apiVersion: gridops/v1\nkind: "
+CONTEXTS = (1024, 2048, 4096)
+VOLUNTARY = ("rebalance", "rollout", "scale_down", "remove")
+"""What counts against the budget of disruptions, where there is one."""
 EVERYTHING = "[repair, scale_up, scale_down, rollout, rebalance, remove]"
 
 
@@ -70,12 +73,7 @@ class Repository:
 
     @property
     def hosts(self) -> tuple[HostId, ...]:
-        return tuple(HostId(f"host-{n}") for n in range(1, self.options.hosts + 1))
-
-    @property
-    def stale_ms(self) -> int:
-        """A host is silent when it was not heard for so long."""
-        return max(15_000, 3 * self.options.beat_ms)
+        return self.options.host_names
 
     def commit(self, subject: str) -> Found:
         """What stands now becomes the newest commit."""
@@ -92,12 +90,11 @@ class Repository:
     def _files(self) -> dict[str, bytes | str]:
         options = self.options
         fleet = f"{HEADER}Fleet\ncontroller: https://127.0.0.1:7443\n"
-        host = f"{{devices: {{cpu0: {{kind: cpu, memory: {options.host_mib}MiB}}}}}}"
-        hosts = "".join(f"  {name}: {host}\n" for name in self.hosts)
+        hosts = "".join(f"  {name}: {self._host(name)}\n" for name in self.hosts)
         defaults = "defaults: {runtimes: {llama.cpp: {backend: cpu}}, disk: {artifacts: 100GiB}}"
         allow = f"{{allow: {EVERYTHING}, last_replica: [{', '.join(self.replicas)}]}}"
         mode = f"{{mode: {self.mode}, automatic: {allow}}}" if self.mode == "automatic" else f"{{mode: {self.mode}}}"
-        beat = f"every: {options.beat_ms}ms, stale_after: {self.stale_ms}ms, recovery_grace: 5s"
+        beat = f"every: {options.beat_ms}ms, stale_after: {options.stale_ms}ms, recovery_grace: 5s"
         risks = "".join(f"  {risk}: {{need: 1, from: [oncall]}}\n" for risk in ("routine", "disruptive", "destructive"))
         files: dict[str, bytes | str] = {
             "policies/fleet.yaml": fleet,
@@ -106,7 +103,7 @@ class Repository:
             "policies/approvals.yaml": f"{HEADER}Approvals\nrisks:\n{risks}roles: {{oncall: [mira]}}\n",
             "policies/budgets.yaml": (
                 f"{HEADER}Budgets\nscopes:\n  default:\n"
-                f"    actions: {{concurrent: 4, per_device: 1, cooldown: {options.cooldown_ms}ms}}\n"
+                f"    actions: {{concurrent: 4, per_device: 1, cooldown: {options.cooldown_ms}ms}}\n{self._budget()}"
             ),
             "fleet.d/hosts.yaml": f"{HEADER}Hosts\n{defaults}\nhosts:\n{hosts}",
         }
@@ -121,6 +118,16 @@ class Repository:
         for profile, count in self.replicas.items():
             files[f"profiles.d/{profile}.yaml"] = self._profile(profile, count)
         return files
+
+    def _host(self, name: HostId) -> str:
+        laptop = "class: opportunistic, owner: ana, absence: {replace_after: 20s, on_return: keep_newest}, "
+        devices = f"devices: {{cpu0: {{kind: cpu, memory: {self.options.host_mib}MiB}}}}"
+        return f"{{{laptop if name in self.options.laptop_names else ''}{devices}}}"
+
+    def _budget(self) -> str:
+        most = self.options.disruptions
+        reasons = ", ".join(VOLUNTARY)
+        return f"    disruptions: [{{reasons: [{reasons}], max: {most}}}]\n" if most else ""
 
     def _profile(self, name: ProfileName, replicas: int) -> str:
         sha = hashlib.sha256(name.encode()).hexdigest()
@@ -150,11 +157,14 @@ class People:
         """One commit of some kind."""
         dice, repository = self._dice, self.repository
         profile, kind = dice.one_of(tuple(repository.replicas)), dice.between(1, 10)
-        if kind <= 5:
+        if dice.happens(repository.options.rollouts_ppm):
+            repository.contexts = {name: dice.one_of(CONTEXTS) for name in repository.replicas}
+            what = "a new context for every model"
+        elif kind <= 5:
             repository.replicas[profile] = dice.between(0, min(3, repository.options.hosts))
             what = f"{profile}: {repository.replicas[profile]} replicas"
         elif kind <= 7:
-            repository.contexts[profile] = dice.one_of((1024, 2048, 4096))
+            repository.contexts[profile] = dice.one_of(CONTEXTS)
             what = f"{profile}: context {repository.contexts[profile]}"
         elif kind == 8:
             repository.mode = dice.one_of(("observe", "recommend", "automatic"))

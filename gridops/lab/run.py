@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from gridops.lab.broken import Broken
 from gridops.lab.options import FAULTS, Options, draw, with_
+from gridops.lab.stage import Stage
+from gridops.lab.talk import Talk
 from gridops.lab.world import World
 
 
@@ -27,10 +29,10 @@ class Ran:
 
 def run(options: Options, until_step: int | None = None) -> Ran:
     """One run from its options alone."""
-    world: World | None = None
+    world: Stage | None = None
     broken = None
     try:
-        world = World(options)
+        world = Talk(options) if options.talk else World(options)
         world.run(until_step)
     except Broken as rule:
         broken = str(rule)

@@ -88,6 +88,8 @@ class _Work:
         self.serving = scene.serving()
         self.blocked: dict[ReplicaId, str] = {}
         """Replicas whose start waits for memory of their own former self."""
+        self.short: dict[ReplicaId, Assignment] = {}
+        """Replicas whose start waits for memory of anybody, the most important first."""
         self._fetching: set[tuple[HostId, Digest]] = set()
 
     def towards(self, a: Assignment) -> None:
@@ -158,8 +160,10 @@ class _Work:
         waits = self.scene.no_room(a)
         if waits is None:
             self.scene.reserve(a)
-        elif all(self._own_or_stuck(r, a) for r in self.scene.leaving(a.seat.host)):
-            self.blocked[a.replica] = waits
+        else:
+            self.short[a.replica] = a
+            if all(self._own_or_stuck(r, a) for r in self.scene.leaving(a.seat.host)):
+                self.blocked[a.replica] = waits
         return waits
 
     def _own_or_stuck(self, r: Residency, a: Assignment) -> bool:
@@ -193,7 +197,7 @@ class _Work:
             mine = scene.adopted.get(a.replica)
             if mine is not None and mine.state is ResidencyState.READY and a.seat.host in scene.serving_hosts:
                 return None
-            if self._may_break(a, host, wanted):
+            if self._may_break(a, host):
                 return None
             return f"{a.replica} to be ready on {a.seat.host}"
         others = [r for r in sorted(self.serving, key=replica_key) if self.serving[r] and r != replica]
@@ -203,13 +207,29 @@ class _Work:
         late = next((r for r in wanted if not self.serving.get(r)), wanted[0])
         return f"{late} to be ready"
 
-    def _may_break(self, a: Assignment, host: HostId, wanted: Sequence[ReplicaId]) -> bool:
-        """Break before make: if only its own former self is in the way, downtime is allowed, and all others serve."""
-        if a.seat.host != host or a.replica not in self.blocked:
+    def _may_break(self, a: Assignment, host: HostId) -> bool:
+        """Break before make: where it is the only one in its own way, or where somebody has to begin."""
+        if a.seat.host != host:
             return False
+        return self._may_dip(a) if a.replica in self.blocked else self._first_to_break(host) == a.replica
+
+    def _first_to_break(self, host: HostId) -> ReplicaId | None:
+        """Who goes first where all who leave a host wait for room that all of them wait for: else nobody ever would."""
+        waiting = {replica: a for replica, a in self.short.items() if a.seat.host == host}
+        for r in self.scene.leaving(host):
+            assert r.replica is not None, "only those with a name leave"
+            on_its_way = r.state in (ResidencyState.DRAINING, ResidencyState.FAILED)
+            if r.state is not ResidencyState.UNKNOWN and (
+                on_its_way or self.scene.now_called(r.replica) not in waiting
+            ):
+                return None
+        return next((replica for replica, a in waiting.items() if self._may_dip(a)), None)
+
+    def _may_dip(self, a: Assignment) -> bool:
+        """Downtime is allowed, and all others of its profile serve."""
         if self.scene.terms_of(a.profile).downtime is Downtime.NEVER:
             return False
-        return all(self.serving.get(r) for r in wanted if r != a.replica)
+        return all(self.serving.get(r) for r in self.scene.wanted(a.profile) if r != a.replica)
 
     def _add(self, action: Action, replica: ReplicaId, waits_for: str | None = None) -> None:
         self.steps.append(Step(action, self.scene.class_of(action, replica), replica, waits_for))

@@ -83,10 +83,11 @@ def gainers(view: View, d: Decision, host: HostId) -> str | None:
         return "it names nobody"
     if view.partial and d.kind is not DecisionKind.REMOVE:
         return None  # a move that nothing is tied to may be carried out without those for whom it was thought of
+    taken_up = {x.replica for x in view.plan.decisions if _goes(x)}
     for replica in named:
         if replica != d.replica and _may_remain(view, d, replica):
             continue
-        if replica not in view.fresh or replica == d.replica:
+        if replica not in view.fresh | taken_up or replica == d.replica:
             return f"{replica} comes nowhere"
         if coming and replica not in coming:
             return f"{replica} does not come to what it leaves"
@@ -106,9 +107,17 @@ def _coming(view: View, host: HostId) -> set[ReplicaId]:
     """Who comes to the host, or to one that somebody left for it, and so on."""
     hosts, found = [host], set[ReplicaId]()
     for one in hosts:
+        found |= {x.replica for x in view.plan.decisions if _goes(x, one)} - view.passing
         for a in view.arriving.get(one, []):
             found |= {a.replica} - view.passing
             old = view.former(a)
             if old is not None and old.seat.host not in hosts:
                 hosts.append(old.seat.host)
     return found
+
+
+def _goes(d: Decision, host: HostId | None = None) -> bool:
+    """It goes to another host (to this one), though it may run there from before the plan in force sent it away."""
+    if d.source is None or d.target is None or d.source.host == d.target.host:
+        return False
+    return host is None or d.target.host == host

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,16 @@ import pytest
 
 from gridops.base import canon
 from gridops.controller import planning
-from gridops.controller.core import apply, propose
+from gridops.controller.core import apply, fold, propose, rows
+from gridops.controller.core.state import State
+from gridops.controller.service import Controller
+from gridops.controller.writer import Writer
+from gridops.footprint import ledger
 from gridops.lab import disk, host, work
-from gridops.lab.options import draw
+from gridops.lab.options import Options, calm, draw, draw_talk
 from gridops.lab.run import run
+from gridops.planner import actions
+from gridops.planner.budgets import Circumstances
 from gridops.protocol import outbox
 from gridops.protocol.messages import GrantMode
 from gridops.trust.approval import judge
@@ -20,13 +27,34 @@ from gridops.trust.approval import judge
 SEEDS = range(1, 41)
 
 
-def found(*rules: str) -> bool:
+def found(*rules: str, of: Callable[[int], Options] = draw) -> bool:
     """Whether one of the seeds breaks one of these rules."""
     for seed in SEEDS:
-        broken = run(draw(seed)).broken
+        broken = run(of(seed)).broken
         if broken is not None and broken.split(":")[0] in rules:
             return True
     return False
+
+
+def cramped(seed: int) -> Options:
+    """Little room on many hosts, and models that change often: nobody can start before somebody has gone."""
+    few = replace(calm(draw(seed)), hosts=5, profiles=3, host_mib=1000, lying=0, laptops=0, beat_ms=2_000)
+    return replace(few, automatic=True, cooldown_ms=0, disruptions=1, commit_every_ms=20_000, rollouts_ppm=500_000)
+
+
+def overtaken(seed: int) -> Options:
+    """Controllers fall asleep at their writing and wake beside their successors."""
+    return replace(draw_talk(seed), controller_crash_ppm=60_000, zombie_ppm=800_000)
+
+
+def tardy(seed: int) -> Options:
+    """People whose word is over before it arrives."""
+    return replace(draw(seed), automatic=False, late_approval_ppm=500_000, hosts=2, profiles=1)
+
+
+def lying(seed: int) -> Options:
+    """One host says that it has twice its memory, and it is needed."""
+    return replace(draw(seed), hosts=1, profiles=4, host_mib=1000, lying=1, automatic=True)
 
 
 def test_acting_before_the_intent_is_kept_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +90,7 @@ def test_a_journal_that_lets_an_old_writer_write_is_noticed(monkeypatch: pytest.
         return len(self._platter.rows)
 
     monkeypatch.setattr(disk.Journal, "append", append)
-    assert found("S5")
+    assert found("S5", of=overtaken)
 
 
 def test_memory_that_is_free_as_soon_as_a_start_was_withdrawn_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +98,50 @@ def test_memory_that_is_free_as_soon_as_a_start_was_withdrawn_is_noticed(monkeyp
         return self.wanted is GrantMode.EXECUTE and (self.receipt is None or not self.receipt.final)
 
     monkeypatch.setattr(outbox.Entry, "open", property(open_))
-    assert found("S1", "S6", "L1", "L5")
+    assert found("S1", "S6", of=draw_talk)
+
+
+def test_memory_that_is_free_after_a_while_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that nobody has heard of for fifteen seconds is taken to have failed."""
+    read, seen = Controller.now, [0]
+
+    def now(self: Controller) -> int:
+        seen[0] = read(self)
+        return seen[0]
+
+    def open_(self: outbox.Entry) -> bool:
+        settled = self.receipt is not None and self.receipt.final
+        return not settled and seen[0] - self.created_ms < 15_000
+
+    monkeypatch.setattr(Controller, "now", now)
+    monkeypatch.setattr(outbox.Entry, "open", property(open_))
+    assert found("S1", "S6", of=draw_talk)
+
+
+def test_a_command_that_leaves_before_it_is_written_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows become durable a few at a time, and what they say is acted upon at once."""
+    flush = Writer.flush
+
+    def lazily(self: Writer) -> None:
+        if not self.whole and len(self._buffer) >= 6:
+            flush(self)
+
+    monkeypatch.setattr(Writer, "flush", lazily)
+    assert found("S5", "S6", "S11", "L4", of=draw_talk)
+
+
+def test_numbers_that_begin_anew_with_each_controller_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = fold._STEPS[rows.Started]
+
+    def anew(state: State, row: rows.Started, at_ms: int) -> None:
+        began(state, row, at_ms)
+        for book in state.hosts.values():
+            old = book.outbox
+            fresh = outbox.new_outbox(old.fleet, old.host, old.host_key)
+            book.outbox = replace(fresh, acked_rseq=old.acked_rseq, receipt_prev=old.receipt_prev)
+
+    monkeypatch.setitem(fold._STEPS, rows.Started, anew)
+    assert found("S5", "S6", "S11", "L4", of=draw_talk)
 
 
 def test_an_open_command_that_is_carried_out_again_after_a_start_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +165,7 @@ def test_an_approval_that_is_over_and_counts_is_noticed(monkeypatch: pytest.Monk
         return judge(approvals, now_ms=now_ms - 1_000, **rest)
 
     monkeypatch.setattr(apply, "judge", early)
-    assert found("S10")
+    assert found("S10", of=tardy)
 
 
 def test_a_target_that_follows_another_one_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,3 +178,24 @@ def test_a_target_that_follows_another_one_is_noticed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(planning, "inputs", stale)
     assert found("S10", "S15", "S7", "L1")
+
+
+def test_disruptions_that_are_counted_anew_in_each_pass_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = propose.circumstances
+
+    def anew(*given: Any) -> Circumstances:
+        return replace(count(*given), disrupted=())
+
+    monkeypatch.setattr(propose, "circumstances", anew)
+    assert found("S8", of=cramped)
+
+
+def test_memory_that_is_believed_beyond_what_is_declared_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The larger of what the file says and what the host says."""
+    monkeypatch.setattr(ledger, "min", max, raising=False)
+    assert found("S1", "S15", of=lying)
+
+
+def test_a_drain_that_waits_for_nobody_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions._Work, "_may_not_go", lambda self, host, residency: None)
+    assert found("S7")

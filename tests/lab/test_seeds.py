@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gridops.lab.__main__ import main
-from gridops.lab.options import Options, calm, draw
+from gridops.lab.options import Options, calm, draw, draw_talk, read, written
 from gridops.lab.run import Ran, batch, run
 
 SEEDS = Path(__file__).with_name("seeds.txt")
@@ -18,19 +18,19 @@ BATCH = range(1, 25)
 """Always the same, so that a change that breaks a rule is told from a new finding: `python -m gridops.lab` hunts."""
 
 
-def told() -> list[tuple[int, str]]:
-    """Seeds that once broke a rule, with one line of prose each."""
-    lines = (line.split(None, 1) for line in SEEDS.read_text().splitlines() if line and not line.startswith("#"))
-    return [(int(seed), prose) for seed, prose in lines]
+def told() -> list[tuple[str, str]]:
+    """Runs that once broke a rule, with one line of prose each."""
+    lines = (line.rpartition(" | ") for line in SEEDS.read_text().splitlines() if line and not line.startswith("#"))
+    return [(line, prose) for line, _, prose in lines]
 
 
 def words(ran: Ran) -> str:
     return f"seed {ran.options.seed}: {ran.broken}\n{ran.options}\n" + "\n".join(ran.lines[-30:])
 
 
-@pytest.mark.parametrize(("seed", "prose"), told(), ids=lambda v: str(v) if isinstance(v, int) else "")
-def test_a_seed_that_once_failed_holds(seed: int, prose: str) -> None:
-    ran = run(draw(seed))
+@pytest.mark.parametrize(("line", "prose"), told(), ids=lambda v: v.split(" ")[0] if " | " in v else "")
+def test_a_run_that_once_failed_holds(line: str, prose: str) -> None:
+    ran = run(read(line))
     assert ran.broken is None, f"{prose}\n{words(ran)}"
 
 
@@ -55,8 +55,29 @@ def test_without_faults_everything_wanted_stands() -> None:
     assert any("of model-1/1" in line for line in ran.lines)
 
 
+def test_a_run_is_written_down_in_one_line_and_read_back() -> None:
+    for seed in range(40):
+        assert read(written(draw(seed))) == draw(seed)
+        assert read(written(draw_talk(seed))) == draw_talk(seed)
+
+
 def test_the_way_in_runs_seeds_and_says_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["1", "2"]) == 0
-    assert capsys.readouterr().out.startswith("2 seeds from 1 on: every rule held. Seen:\n")
+    assert capsys.readouterr().out.startswith("2 runs: every rule held. Seen:\n")
+    assert main(["--talk", "1"]) == 0
+    assert capsys.readouterr().out.startswith("1 runs: every rule held. Seen:\n")
     assert main(["many"]) == 2
-    assert capsys.readouterr().err == "usage: python -m gridops.lab SEED [COUNT]\n"
+    assert capsys.readouterr().err.startswith("usage: python -m gridops.lab")
+
+
+def test_a_run_that_is_written_down_can_be_walked_to_any_step(capsys: pytest.CaptureFixture[str]) -> None:
+    line = written(draw_talk(3))
+    assert main(["--line", line]) == 0
+    whole = capsys.readouterr().out
+    assert main(["--line", line, "--until", "400"]) == 0
+    part = capsys.readouterr().out
+    assert ", 400 steps\nevery rule held so far" in part
+    assert part.splitlines()[0] in run(draw_talk(3)).lines
+    assert whole != part
+    assert main(["--line", "3 | hostz=2"]) == 2
+    assert capsys.readouterr().err.startswith("`hostz=2` is no option of a run: expected NAME=NUMBER, with one of seed")

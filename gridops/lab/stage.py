@@ -1,0 +1,167 @@
+"""What every run of the lab stands on: clock, wires, hosts, a controller, faults, and the account at the end.
+
+A run is chaos, then healing, then rest: it is over as soon as nothing has been left to do for a while. `world` is the
+whole fleet, with people and plans; `talk` is only controller and hosts talking. `watchers` look after every step.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from gridops.base.ids import HostId
+from gridops.controller.core.pack import pack
+from gridops.lab.agenda import Agenda
+from gridops.lab.auditor import Auditor
+from gridops.lab.broken import Broken
+from gridops.lab.dice import Dice
+from gridops.lab.head import Head
+from gridops.lab.head import Surroundings as HeadSurroundings
+from gridops.lab.host import LabHost, Surroundings
+from gridops.lab.nemesis import Nemesis
+from gridops.lab.net import Net
+from gridops.lab.options import Options
+from gridops.lab.people import Keys, Repository
+from gridops.lab.trace import Trace
+from gridops.lab.watchers import Watchers
+
+LOOK_MS = 5_000
+_OF_A_START = {"term", "starts"}
+"""Each start takes a term of its own."""
+
+
+class Stage(ABC):
+    """Everything of one run."""
+
+    quiet_ms = 30_000
+    """So long a healed fleet in which everything stands must be left alone."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.agenda = Agenda()
+        self.trace = Trace(self.agenda)
+        self.net = Net(self.agenda, options, Dice(options.seed, "net"))
+        self.watchers = Watchers()
+        self.nemesis = Nemesis(options, self.agenda, self.trace, self.net)
+        self.keys = Keys.made()
+        self.repository = Repository(options, self.keys.root)
+        self._look_ms = 0
+        self._quiet: tuple[int, int] | None = None
+        """Since when nothing has been left to do, and how many commands there were then."""
+        self.hosts: dict[HostId, LabHost] = {}
+        around = HeadSurroundings(
+            self.agenda,
+            self.trace,
+            options,
+            self.keys.root,
+            self.keys.machine,
+            self._down,
+            lambda: self.repository.tip,
+        )
+        self.head = self.make_head(around)
+        self.auditor = Auditor(self.head.platter, self.hosts, self.trace, options)
+        shared = Surroundings(
+            self.agenda, self.net, self.trace, options, self.keys.root, self.head.receive, self.watchers.look
+        )
+        for name in options.host_names:
+            self.hosts[name] = LabHost(name, shared)
+        self.begin()
+        self.nemesis.begin(self.hosts, self.head)
+
+    # --- what a world does its own way ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def make_head(self, around: HeadSurroundings) -> Head:
+        """Whoever is the controller."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """What people do, and what happens to their machines."""
+
+    @abstractmethod
+    def calm_down(self) -> None:
+        """People want nothing more than what can be had."""
+
+    @abstractmethod
+    def not_as_wanted(self) -> list[str]:
+        """What does not stand as it should by now."""
+
+    @abstractmethod
+    def excused(self) -> bool:
+        """There is a named reason why something does not stand, and an alarm may be left."""
+
+    # --- the run ----------------------------------------------------------------------------------------------------
+
+    def run(self, until_step: int | None = None) -> None:
+        """Chaos, healing, and the account of it. Raises Broken, or whatever the product lets out."""
+        end_ms = self.options.chaos_ms + self.options.heal_ms
+        self.agenda.after(self.options.chaos_ms, self._heal)
+        rested = False
+        while not rested and self.agenda.step(end_ms):
+            if self.agenda.steps == until_step:
+                return
+            self.whole()
+            rested = self._at_rest()
+        left = self.unsettled()
+        if left:
+            raise Broken("L1", "; ".join(left))
+        if not rested:
+            raise Broken("L5", f"nothing is left to do, and yet it does not come to rest for {self.quiet_ms} ms")
+        controller = self.head.current
+        if controller is not None and controller.state.alarms and not self.excused():
+            raise Broken("L4", "; ".join(sorted(controller.state.alarms)))
+        self.replayed()
+
+    def whole(self) -> None:
+        """What must hold of the whole fleet, after every step."""
+        if self.head.current is not None:
+            self.auditor.look(self.agenda.now_ms)
+
+    def unsettled(self) -> list[str]:
+        """What is not as it should be by now."""
+        controller = self.head.current
+        if controller is None:
+            return ["there is no controller"]
+        left = self.not_as_wanted()
+        for name, known in sorted(controller.state.hosts.items()):
+            open_ = [e.body.seq for e in known.outbox.entries if e.open]
+            if open_ or known.outbox.unknown:
+                left.append(f"{name} has not settled the commands {open_ + [u.seq for u in known.outbox.unknown]}")
+        for name, host in self.hosts.items():
+            owed = host.host.receipts.head - host.host.receipts.acked
+            if owed:
+                left.append(f"{name} owes {owed} receipts")
+        return left
+
+    def replayed(self) -> None:
+        """A controller that begins on this disk knows what the one that wrote it knew. Raises Broken."""
+        controller = self.head.current
+        if controller is None:
+            return
+        before = pack(controller.state)["state"]
+        self.head.kind = True
+        known = pack(self.head.again().state)["state"]
+        differs = sorted(
+            k for k in before.keys() | known.keys() if k not in _OF_A_START and before.get(k) != known.get(k)
+        )
+        if differs:
+            raise Broken("S11", f"after a replay these are different: {', '.join(differs)}")
+
+    def _heal(self) -> None:
+        self.nemesis.heal(self.hosts, self.head)
+        self.calm_down()
+
+    def _at_rest(self) -> bool:
+        """Everything stands, and for a while nobody has been told to do anything."""
+        now_ms = self.agenda.now_ms
+        if not self.nemesis.healed or now_ms < self._look_ms:
+            return False
+        self._look_ms = now_ms + LOOK_MS
+        given = sum(1 for _, _, kind, _ in self.head.platter.rows if kind == "body_queued")
+        if self.unsettled():
+            self._quiet = None
+        elif self._quiet is None or self._quiet[1] != given:
+            self._quiet = now_ms, given
+        return self._quiet is not None and now_ms - self._quiet[0] >= self.quiet_ms
+
+    def _down(self, host: HostId, text: str) -> None:
+        self.net.send(host, False, text, self.hosts[host].hear)
