@@ -16,11 +16,11 @@ from gridops.base import limits
 from gridops.base.clock import Clock
 from gridops.base.codes.trust import BAD_SCHEMA
 from gridops.base.errors import BadSetup, Refusal
-from gridops.base.ids import PlanId, ScopeName, is_name
+from gridops.base.ids import HostId, PlanId, ScopeName, is_name
 from gridops.base.record import Malformed, from_bytes
 from gridops.controller import polls
 from gridops.controller.clock import Steady
-from gridops.controller.core import enrol
+from gridops.controller.core import enrol, issue
 from gridops.controller.core import rows as r
 from gridops.controller.core.events import words
 from gridops.controller.core.intend import Found, chain_of, judge_commit, judge_unread
@@ -30,7 +30,7 @@ from gridops.controller.core.progress import Progress, ended, progress
 from gridops.controller.core.reconcile import Outcome, reconcile
 from gridops.controller.core.rights import Hours, Rights
 from gridops.controller.core.roster import Roster
-from gridops.controller.core.soft import Soft
+from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
 from gridops.controller.eventring import EventRing
 from gridops.controller.faults import Faults

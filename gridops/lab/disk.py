@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gridops.base import canon
+from gridops.controller.statedir import Kept
 from gridops.lab.dice import Dice
 from gridops.protocol.messages import Term
 from gridops.store.errors import StaleWriter
@@ -39,6 +40,8 @@ class Platter:
     """Time, term, kind, value; the number is the place, from 1."""
     term: Term = field(default_factory=lambda: Term(epoch=0, counter=0))
     saved: tuple[int, bytes] | None = None
+    accepted: Kept | None = None
+    """Beside the journal, and not lost with it."""
 
 
 class Journal:

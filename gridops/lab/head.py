@@ -19,7 +19,7 @@ from gridops.controller.core.intend import Found
 from gridops.controller.planning import Planning
 from gridops.controller.project import Place
 from gridops.controller.service import Controller, Opening
-from gridops.controller.statedir import StateDir
+from gridops.controller.statedir import Kept, StateDir
 from gridops.controller.writer import Lost, Stuck
 from gridops.files.projection import PlanBranch
 from gridops.lab.agenda import Agenda, MachineClock
@@ -47,6 +47,13 @@ class Keys(StateDir):
     """A state folder that holds nothing but keys, and holds them in memory."""
 
     machine: MachineSigner
+    platter: Platter
+
+    def accepted(self) -> Kept | None:
+        return self.platter.accepted
+
+    def keep_accepted(self, kept: Kept) -> None:
+        self.platter.accepted = kept
 
     def signer(self) -> MachineSigner:
         return self.machine
@@ -101,7 +108,7 @@ class Head:
             return self.authority(epoch), None
 
         around = self.around
-        keys = Keys(Path("/lab"), around.machine)
+        keys = Keys(Path("/lab"), around.machine, self.platter)
         try:
             controller = self.opened(Opening(keys, (around.root,), self.clock, authority))
         except Crashed as crash:
