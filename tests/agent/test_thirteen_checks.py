@@ -24,22 +24,29 @@ from gridops.base.canon import digest_bytes
 from gridops.base.ids import HostId, ReplicaId
 from gridops.base.record import digest_of, to_bytes
 from gridops.model.action import Action, DeviceGeneration, Drain, Warm
+from gridops.model.catalog import Catalog
+from gridops.model.plan import Launch, Seat
+from gridops.model.profile import EngineArg
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Authority, Grant, Head, Outcome, Term
 from gridops.protocol.receipts import stored
 from gridops.trust.envelope import pae, payload_type, seal
 from gridops.trust.keys import MachineSigner
+from gridops.trust.release import seal_catalog
 from gridops.trust.root import RootChain, seal_root
-from gridops_agent.core.events import Act, Began, Ended, Enqueue, Heard, Measured, Warn
+from gridops_agent.core.events import Act, Began, Ended, Enqueue, Heard, Measured, RootsCame, Warn
 from gridops_agent.core.heart import step
 from gridops_agent.core.state import Brake, Held, Host
 from gridops_agent.ledger import Ledger
 from gridops_agent.ledger_rows import Identity
-from tests.agent.story import DEVICES, GPU
+from tests.agent.story import DEVICES, GPU, Story
 from tests.builders.approvals import placed
 from tests.protocol import build as b
+from tests.trust.catalogs import catalog, entry
 
 OTHER = digest_bytes(b"other")
+VERSION = 3
+"""Of the catalog."""
 SECOND = ReplicaId("coder/2")
 
 
@@ -60,7 +67,7 @@ class Case:
 
     @property
     def made(self) -> Grant:
-        body = b.body(self.seq, self.host.fence.head.body, self.action)
+        body = replace(b.body(self.seq, self.host.fence.head.body, self.action), catalog=VERSION)
         body = replace(body, precondition=(DeviceGeneration(device=GPU, generation=self.host.generation(GPU)),))
         body = replace(body, **self.body)
         return replace(b.grant(body, authority=self.authority(body.action)), **self.grant)
@@ -87,9 +94,11 @@ def _signed(payload: bytes, signer: MachineSigner) -> str:
 
 def _expired() -> RootChain:
     """The same fleet, whose newest root document ended a moment ago."""
-    root = b.CHAIN.root
-    return b.CHAIN.advance(
-        seal_root(replace(root, fleet=b.FLEET, version=2, issued_ms=b.NOW - 9, expires_ms=b.NOW - 1), b.ADA)
+    root = b.RELEASED.root
+    return b.RELEASED.advance(
+        seal_root(
+            replace(root, fleet=b.FLEET, version=root.version + 1, issued_ms=b.NOW - 9, expires_ms=b.NOW - 1), b.ADA
+        )
     )
 
 
@@ -148,24 +157,25 @@ def _crowded(case: Case) -> None:
 
 def _another_decision(action: Action) -> Authority:
     assert isinstance(action, Warm)
-    seat = placed(action.replica, replace(_seat(action), devices=(DEVICES[0].id,)), digest_of(action.launch))
-    return b.approved(action, decision=seat)
+    elsewhere = Seat(host=action.host, devices=(DEVICES[0].id,))
+    return b.approved(action, decision=placed(action.replica, elsewhere, digest_of(action.launch)))
 
 
-def _seat(action: Warm) -> Any:
-    from gridops.model.plan import Seat
-
-    return Seat(host=action.host, devices=action.devices)
+def _astray(launch: Launch) -> Launch:
+    (file,) = launch.artifact.files
+    return replace(launch, artifact=replace(launch.artifact, files=(replace(file, path="../../etc/passwd"),)))
 
 
 def _outside(case: Case) -> None:
     assert isinstance(case.action, Warm)
+    case.action = replace(case.action, launch=_astray(case.action.launch))
+
+
+def _unlisted(case: Case) -> None:
+    """An argument that people did not sign."""
+    assert isinstance(case.action, Warm)
     launch = case.action.launch
-    (file,) = launch.artifact.files
-    case.action = replace(
-        case.action,
-        launch=replace(launch, artifact=replace(launch.artifact, files=(replace(file, path="../../etc/passwd"),))),
-    )
+    case.action = replace(case.action, launch=replace(launch, args=(EngineArg(name="rpc", value="thief:1"),)))
 
 
 Defect = Callable[[Case], None]
@@ -188,16 +198,28 @@ CHECKS: tuple[tuple[int, str, bool, Defect], ...] = (
     (8, "expired", False, _grant(not_after_ms=b.NOW - 1)),
     (9, "root_expired", False, _host(chain=_expired())),
     (9, "too_many_open", False, _crowded),
+    (10, "old_catalog", True, _body(catalog=VERSION - 1)),
+    (10, "not_in_catalog", True, _unlisted),
     (11, "unapproved", True, _on_case(authority=lambda _: replace(b.APPROVED, approvals=()))),
     (11, "unapproved", True, _on_case(authority=_another_decision)),
     (12, "over_ceiling", True, _action(device_bytes=1 << 40)),
-    (12, "over_ceiling", True, _action(device_bytes=-1)),
+    (12, "over_ceiling", True, _action(devices=(GPU, GPU))),
     (12, "over_ceiling", True, _outside),
     (13, "precondition", True, _body(precondition=(DeviceGeneration(device=GPU, generation=99),))),
 )
 SIGNED_BY_HAND = {"wrong_kind", "not_canonical"}
 """Another kind is sealed by the product's own door, which makes no other bytes than canonical ones."""
 PAIRS = [(one, two) for one, two in combinations(CHECKS, 2) if one[0] < two[0] and {one[1], two[1]} != SIGNED_BY_HAND]
+
+
+def _catalog() -> Catalog:
+    """What people signed: the files of these tests, also under a path that no host takes, and as much memory as one
+    asks for: the host's own ceilings are another check."""
+    one, two = b.warm(1).launch, b.warm(2).launch
+    made = entry(two, device_bytes=1 << 50, devices=2)
+    files = (entry(one).artifacts[0], made.artifacts[0], entry(_astray(two)).artifacts[0])
+    named = tuple(sorted(files, key=lambda f: f.content))
+    return catalog(b.FLEET, replace(made, artifacts=named), version=VERSION)
 
 
 class Host13:
@@ -209,7 +231,10 @@ class Host13:
         self.ledger = Ledger.create(path, identity, (b.CHAIN.text,))
         self.host = self.ledger.load("b1")
         self.tell(Measured(DEVICES))
+        self.tell(RootsCame((b.RELEASED.text,)))
+        self.hear(catalog=seal_catalog(_catalog(), b.ANN, b.BOB))
         first = b.body(1, self.host.fence.head.body, replace(b.load(1), replica=ReplicaId("coder/9")))
+        first = replace(first, catalog=VERSION)
         self.hear(b.sealed(b.grant(first)))
         self.tell(Began(digest_of(first)))
         self.tell(Ended(digest_of(first), Outcome.SUCCEEDED))
@@ -221,8 +246,8 @@ class Host13:
         self.host = done.host
         return done.effects
 
-    def hear(self, *grants: str) -> tuple[Any, ...]:
-        directive = b.directive(grants=grants, acked_rseq=self.host.receipts.acked)
+    def hear(self, *grants: str, **changes: Any) -> tuple[Any, ...]:
+        directive = b.directive(grants=grants, acked_rseq=self.host.receipts.acked, **changes)
         return self.tell(Heard(directive, floor_ms=b.NOW, epoch=1))
 
     def becomes(self, host: Host) -> None:
@@ -301,9 +326,9 @@ def test_of_two_checks_that_fail_the_first_one_answers(
     assert meets(place, case_of(place, second, first)) == (code, final)
 
 
-def test_every_check_but_the_catalog_and_the_session_is_in_the_table() -> None:
-    assert {number for number, *_ in CHECKS} == set(range(1, 14)) - {10}
-    assert len({(one[0], two[0]) for one, two in PAIRS}) == 12 * 11 // 2
+def test_every_check_is_in_the_table_with_every_other() -> None:
+    assert {number for number, *_ in CHECKS} == set(range(1, 14))
+    assert len({(one[0], two[0]) for one, two in PAIRS}) == 13 * 12 // 2
 
 
 def _ready(n: int) -> Held:
@@ -338,3 +363,12 @@ def test_the_brake_stands_between_authority_and_precondition(place: Host13, pair
     for defect in (second, first):
         defect(case)
     assert meets(place, case) == (code, final)
+
+
+@pytest.mark.parametrize("change", [{"device_bytes": -1}, {"host_bytes": -1}, {"devices": ()}], ids=str)
+def test_less_than_nothing_makes_no_room_on_a_host_without_a_catalog(story: Story, change: dict[str, Any]) -> None:
+    """By a negative size more would seem to fit beside it than does."""
+    body = story.issue(replace(b.warm(), **change))
+    assert story.tell(Began(body)) != (Act(body),)
+    assert story.said(body) == (Outcome.REFUSED, "over_ceiling")
+    assert not story.host.held

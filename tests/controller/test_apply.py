@@ -53,6 +53,11 @@ APPROVALS: dict[str, tuple[Callable[[Desk], tuple[str, ...]], str]] = {
         lambda d: (d.fleet.approval(d.proposal(), d.now, reads=_older(d.proposal().reads)),),
         "GO413",
     ),
+    "for no tree of decisions": (lambda d: (d.fleet.approval(d.proposal(), d.now, tree=None),), "GO413"),
+    "for another tree of decisions": (
+        lambda d: (d.fleet.approval(d.proposal(), d.now, tree=d.fleet.chain.fleet),),
+        "GO413",
+    ),
     "by an unknown key": (lambda d: (d.fleet.approval(d.proposal(), d.now, signer=STRANGER),), "GO414"),
     "a rejection": (lambda d: (d.fleet.approval(d.proposal(), d.now, decision="reject"),), "GO421"),
     "an approval and a rejection": (
