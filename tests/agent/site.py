@@ -325,7 +325,9 @@ class Site:
 
 
 async def command(agent: Agent, site: Site, action: Action, **body: object) -> Digest:
-    """Issue one command; returns the identity of its body."""
+    """Issue one command; returns the identity of its body. What ends is called as its host calls it."""
+    if isinstance(action, Drain | Unload) and (held := agent.memory.host.held.get(action.incarnation)) is not None:
+        action = replace(action, replica=held.replica, profile=held.profile)
     made = site.body(action, **body)  # type: ignore[arg-type]
     await hear(agent, site, site.grant(made))
     return digest_of(made)
