@@ -91,16 +91,18 @@ class Ledger:
             _clear(making)
             first = cls(_connect(making), None)
             first._write(rows, ())
+            # By name: the one that a closing does says nothing when it fails, and only the main file is renamed.
+            first._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             first.close()
             _clear_sidecars(path)  # the log of a ledger that is gone would be read into this one
             with point("ledger.create"):
                 os.rename(making, path)
                 sync_directory(path.parent)
+            return cls(_connect(path), damage)
         except OSError as error:
             raise failed("create", path, error) from error
         except sqlite3.Error as error:
             raise Failed(f"{path} cannot be created: {error}") from error
-        return cls(_connect(path), damage)
 
     @classmethod
     def open(cls, path: Path, identity: Identity, spare_roots: tuple[str, ...], now_ms: int) -> Ledger:

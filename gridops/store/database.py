@@ -155,6 +155,8 @@ def _create(path: Path, migrations: Sequence[str]) -> None:
         connection = _attach(making)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         _migrate(connection, migrations)
+        # By name: the one that a closing does says nothing when it fails, and only the main file takes the new name.
+        checkpoint(connection)
         connection.close()
         with point("journal.create"):
             os.rename(making, path)
