@@ -10,7 +10,7 @@ import pytest
 
 from gridops.base import limits
 from gridops.base.ids import DeviceId, Digest, HostId, PersonName, ReplicaId, ScopeName
-from gridops.base.record import digest_of
+from gridops.base.record import digest_of, from_data, to_data
 from gridops.model.action import Action, Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.plan import DecisionKind, Seat
 from gridops.model.snapshot import ResidencyState
@@ -18,7 +18,7 @@ from gridops.protocol.covers import Asked, Running, uncovered
 from gridops.protocol.messages import Authority
 from gridops.protocol.outbox import action_key
 from gridops.trust import root as roots
-from gridops.trust.approved import ApprovedDecision, leaves_of, prove, root_of
+from gridops.trust.approved import ApprovedDecision, leaf_of, leaves_of, prove, root_of
 from gridops.trust.keys import PersonSigner
 from gridops.trust.root import Role, RoleKey, RoleName, RootChain, seal_root
 from tests.builders.approvals import Approver, approved, launch_of, placed
@@ -313,3 +313,23 @@ def test_the_first_root_of_a_fleet_decides_who_is_believed() -> None:
     authority = approved(WARM, Approver("ada", thief, b.FLEET, b.NOW))
     assert why(WARM, authority=authority, chain=own) == ""
     assert "unknown key" in why(WARM, authority=authority)
+
+
+def test_the_form_on_the_wire_is_written_down() -> None:
+    """Agents of other releases read these very fields: an old grant has no `proof` at all, a new one has this."""
+    authority = approved(WARM, b.PERSON, among=(placed(ReplicaId("chat/1"), AWAY, OWN),))
+    said = to_data(authority)
+    assert sorted(said) == ["action_class", "approvals", "kind", "proof"]
+    assert said["proof"] == {
+        "v": 1,
+        "decision": {
+            "kind": "place",
+            "replica": "coder/1",
+            "target": {"host": "gpu-07", "devices": ["gpu0"]},
+            "launch": OWN,
+        },
+        "path": [{"beside": leaf_of(placed(ReplicaId("chat/1"), AWAY, OWN)), "left": said["proof"]["path"][0]["left"]}],
+    }
+    old = from_data(Authority, {k: v for k, v in said.items() if k != "proof"})
+    assert old.proof is None
+    assert "proof" not in to_data(old)

@@ -121,8 +121,10 @@ def _proof(rights: Rights, warrant: Warrant, action: Action) -> Proof | None:
     leaves, target = rights.book.leaves.get(warrant.plan), rights.book.target
     if warrant.decision is None or leaves is None:
         return None
-    launches = target.launches if isinstance(action, Load) and target is not None else ()
-    launch = next((one for one in launches if identity(one) == warrant.decision.launch), None)
+    launch = None
+    if isinstance(action, Load) and target is not None:
+        alike = (one for one in target.launches if one.artifact == action.artifact)
+        launch = next((one for one in alike if identity(one) == warrant.decision.launch), None)
     return prove(warrant.decision, leaves, launch)
 
 
