@@ -18,6 +18,9 @@ COMMIT_BYTES = 256 << 10
 COMMITS_PER_INTAKE = 20_000
 """Signed commits that are verified at once, a quarter of a millisecond each: what a new journal of an old fleet reads.
 Double: twice the seconds at the first start; half: a fleet of ten years with two commits a day is still read."""
+FETCHED_BYTES = 1 << 30
+"""The largest file that one fetch may write: all that a remote sends at once. Double: a hostile remote fills more of
+the disk before it is stopped; half: a first clone with a few large files in its history fails."""
 TREE_DEPTH = 8
 """Folders within folders below fleet.d, profiles.d and policies."""
 TREE_BYTES = 4 << 20

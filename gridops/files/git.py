@@ -6,6 +6,7 @@ follow a symlink: a commit is untrusted until it validates.
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -175,15 +176,18 @@ class Checkout:
             "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
             "--no-auto-maintenance", "--end-of-options", remote, f"+refs/heads/{branch}:{target}",
         )  # fmt: skip
-        shown = clean(remote)
+        shown, before = clean(remote), self._partial()
         try:
-            ran = run(self.where, *args, timeout_s=timeout_s)
+            ran = run(self.where, *args, timeout_s=timeout_s, most=limits.FETCHED_BYTES)
         except Unreachable:
             raise Unreachable(f"{shown}: no answer within {timeout_s:g} s") from None
         if ran.status != 0:
             detail = first_line(ran.err)
             if "couldn't find remote ref" in ran.err:
                 raise Failed(f"{shown}: there is no branch {branch}")
+            if f"died of signal {signal.SIGXFSZ}" in ran.err:
+                self._forget_partial(before)
+                raise Failed(f"{shown}: sends more at once than {limits.FETCHED_BYTES} bytes; nothing was fetched")
             raise Unreachable(f"{shown}: cannot fetch {branch}: {detail}", hints=(f"try it: git ls-remote {shown}",))
         found = self.resolve(target)
         if found is None:
@@ -193,6 +197,15 @@ class Checkout:
     def fetched(self, branch: str) -> CommitId | None:
         """What the last `fetch` of this branch brought."""
         return self.resolve(_FETCHED + branch)
+
+    def _partial(self) -> frozenset[Path]:
+        """What git leaves of packs whose arrival was broken off."""
+        return frozenset((self.where.common / "objects" / "pack").glob("tmp_*"))
+
+    def _forget_partial(self, before: frozenset[Path]) -> None:
+        """Remove what a stopped fetch wrote, or each try would fill the disk by as much again."""
+        for path in sorted(self._partial() - before):
+            path.unlink(missing_ok=True)
 
     def _show(self, commit: CommitId, form: str) -> str:
         args = ("show", "--no-patch", "--no-show-signature", f"--format={form}", "--end-of-options", commit, "--")

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,10 +103,16 @@ def run(
     stdin: bytes | None = None,
     timeout_s: float = LOCAL_TIMEOUT_S,
     env: Mapping[str, str] | None = None,
+    most: int | None = None,
 ) -> Ran:
-    """Run one git command in a repository. Any exit status is an answer; only a missing git or a timeout raises."""
+    """Run one git command in a repository. Any exit status is an answer; only a missing git or a timeout raises.
+
+    `most`: no file that it writes, or that its own helpers write, becomes larger.
+    """
     process = _start(where, _command(where, args), env or {})
     try:
+        if most is not None:
+            _bound(process, most)
         out, err = process.communicate(stdin, timeout_s)
     except subprocess.TimeoutExpired:
         _kill(process)
@@ -192,6 +200,13 @@ def _start(where: GitDir, command: list[str], env: Mapping[str, str]) -> subproc
     # GitPython's wrapper kills the process when it is collected; from here on this function's caller owns it.
     started.proc = None
     return process
+
+
+def _bound(process: Process, most: int) -> None:
+    """What git starts from here on inherits it. Where a system cannot say so, time alone bounds a fetch."""
+    if sys.platform == "linux":
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
 
 
 def _neutral() -> dict[str, str]:

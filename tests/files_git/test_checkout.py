@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -233,3 +235,21 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_remote_that_sends_without_end_is_stopped_by_name(
+    repo: Path, git: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in one large file: what a fetch may write is bounded before anything of it is looked at."""
+    (repo / "weights.bin").write_bytes(random.Random(1).randbytes(3 << 20))
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "Somebody committed a model")
+    mirror = tmp_path / "mirror.git"
+    git(tmp_path, "init", "-q", "--bare", str(mirror))
+    with monkeypatch.context() as small:
+        small.setattr("gridops.base.limits.FETCHED_BYTES", 1 << 20)
+        with pytest.raises(Failed, match="sends more at once than 1048576 bytes"):
+            Checkout(mirror).fetch(f"file://{repo}", "main")
+    assert Checkout(mirror).fetched("main") is None
+    assert not [p for p in (mirror / "objects").rglob("*") if p.is_file()], "and leaves nothing behind"
+    assert Checkout(mirror).fetch(f"file://{repo}", "main") == git(repo, "rev-parse", "HEAD")
