@@ -54,6 +54,7 @@ from gridops_agent.live_note import Live, write_live
 from gridops_agent.loads import stored
 from gridops_agent.measuring import Measuring
 from gridops_agent.memory import Memory
+from gridops_agent.mirrors import Mirrors
 from gridops_agent.notify import notify
 from gridops_agent.overrides import Overrides
 from gridops_agent.platform import here
@@ -187,6 +188,7 @@ class Agent:
         """The talk with the controller, and the goodbye before a sleep."""
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
         self._stack.push_async_callback(self.beats.close)
+        self.mirrors = Mirrors(self.memory, self.effects)
         topics = Topics(self._version, self._readings, lambda: self.sleep.away, self.alarms, self._talked)
         self.talk = Talk(self.beats, self._clock, topics)
         habits = Habits(lambda: is_guest(self.memory.host), self.talk.say_away, self._slept, logind_ears)
@@ -246,6 +248,7 @@ class Agent:
             self.talk.run(partial(went, "talk")),
             self.watch.run(partial(went, "watch")),
             self._measure_on(),
+            self.mirrors.run(),
             self.protection.run(),
             self.sleep.run(),
             watch_silence(self.tools, self.alarms.warn),

@@ -26,6 +26,8 @@ TREE_DEPTH = 8
 TREE_BYTES = 4 << 20
 """One folder's object: 20,000 names of 200 bytes."""
 ROOTS_IN_CHAIN = 1_024
+MIRRORS = 8
+"""Addresses of root documents that a root names. Double: a hostile root document makes hosts ask more; half: enough."""
 TRUST_FILES = ROOTS_IN_CHAIN + 64
 """Documents below policies/trust of one commit: all its roots and a few beside them."""
 

@@ -1,4 +1,4 @@
-"""`gridops trust commits`: from now on every commit is signed, or not any more; and whether git here is ready for it.
+"""`gridops trust commits` and `mirrors`: which commits count, whether git here is ready, where roots lie besides.
 
 The level stands in the root document, so that it takes the root's people to switch it on or off, and whoever may only
 push can do neither. What a signature has to be is decided in `gridops.trust.commit`. Nothing is committed here.
@@ -28,6 +28,12 @@ Examples:
   gridops trust commits any
   GRIDOPS_KEYS=/media/usb/keys gridops trust commits signed
 """
+MIRRORS = """\b
+Examples:
+  gridops trust mirrors https://git.example.com/ops/raw/main/policies/trust/root/
+  gridops trust mirrors http://files.internal/roots/ https://bucket.example.com/roots/
+  gridops trust mirrors
+"""
 SIGN = ("git config gpg.format ssh", "git config user.signingkey FILE.pub", "git config commit.gpgsign true")
 """What makes git sign every commit; FILE.pub is a change key of the root."""
 
@@ -43,6 +49,9 @@ def register(trust: typer.Typer) -> None:
     trust.command(
         "commits", epilog=COMMITS, help="Demand that every commit is signed by a change key, or stop demanding it."
     )(demand)
+    trust.command("mirrors", epilog=MIRRORS, help="Say where hosts find root documents besides the controller.")(
+        mirrors
+    )
 
 
 def demand(
@@ -56,6 +65,18 @@ def demand(
     if on:
         context.say("the commit after that one is the first that must be signed; make git ready for it:")
         context.say(*(f"  {line}" for line in SIGN))
+
+
+def mirrors(
+    ctx: typer.Context,
+    url: Annotated[
+        list[str] | None, typer.Argument(metavar="URL...", help="Below it lie 1.json, 2.json, ...; none: no mirror.")
+    ] = None,
+) -> None:
+    """Any place that serves policies/trust/root as files; each URL ends with a slash."""
+    context, chain, now_ms = begin(ctx)
+    why = "Name mirrors of the root" if url else "Name no mirror of the root"
+    hand_on(context, chain, amend.mirrored(chain, url or (), now_ms), why)
 
 
 def commits(chain: RootChain, directory: Path) -> Iterator[Finding]:

@@ -23,6 +23,8 @@ def words(chain: RootChain) -> list[str]:
     controller = root.role(RoleName.CONTROLLER)
     if controller is not None and len(controller.keys) > 1:
         lines.append(f"The controller's key is being rotated: {len(controller.keys)} keys count.")
+    if root.mirrors:
+        lines.append(f"Hosts look for root documents also at {', '.join(root.mirrors)}.")
     if len(root.controller_tls) > 1:
         lines.append(f"The controller's certificate is being rotated: {len(root.controller_tls)} are pinned.")
     if root.signed_commits:

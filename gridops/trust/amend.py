@@ -163,6 +163,11 @@ def only_certificate(chain: RootChain, now_ms: int) -> Root:
     return replace(renewed_root(chain, now_ms), controller_tls=pins[-1:])
 
 
+def mirrored(chain: RootChain, addresses: Iterable[str], now_ms: int) -> Root:
+    """Hosts look for root documents at these addresses too; at none, where there are none."""
+    return replace(renewed_root(chain, now_ms), mirrors=tuple(sorted(set(addresses))) or None)
+
+
 def signing_commits(chain: RootChain, on: bool, now_ms: int) -> Root:
     """From now on every commit is signed, or not any more. Raises Refusal where it is so already."""
     if bool(chain.root.signed_commits) == on:

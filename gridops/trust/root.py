@@ -7,6 +7,7 @@ An expired root in the middle may be walked over; whether the last one is fresh 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -77,6 +78,8 @@ class Root:
 
     None and not False, so that documents of fleets without this level are what programs before it can read.
     """
+    mirrors: tuple[str, ...] | None = None
+    """Addresses below which hosts find the next root documents too, as `<address><version>.json`."""
     catalog: int | None = None
     """The least version of the catalog that every host asks for, also one that has never seen any. 0: none is asked
     for any more, and what was seen is forgotten. None: whoever has seen one goes on asking for it (`release`)."""
@@ -241,6 +244,8 @@ def _check(root: Root) -> None:
         raise _contradiction(where, "root 1 has no `fleet`, and every later one has the digest of root 1")
     if root.catalog is not None and root.catalog < 0:
         raise _contradiction(where, "its `catalog` is a version, or 0 for none")
+    if root.mirrors is not None and not (1 <= len(root.mirrors) <= limits.MIRRORS and all(map(_plain, root.mirrors))):
+        raise _contradiction(where, f"its mirrors are one to {limits.MIRRORS} addresses http(s)://... that end with /")
     if not root.issued_ms < root.expires_ms:
         raise _contradiction(where, "it expires before it is issued")
     if root.signed_commits:
@@ -275,6 +280,10 @@ def _check_role(role: Role, where: str, holders: dict[bytes, str]) -> None:
     if not 1 <= role.threshold <= people:
         wanted, listed = counted(role.threshold, "signature"), counted(people, "person", "people")
         raise _contradiction(where, f"role {role.name} demands {wanted} and lists {listed}")
+
+
+def _plain(url: str) -> bool:
+    return re.fullmatch(r"https?://[!-~]{1,500}/", url) is not None and "@" not in url
 
 
 def _check_paths(role: Role, entry: RoleKey, where: str) -> None:
