@@ -217,3 +217,17 @@ def test_doctor_warns_of_a_certificate_that_nears_its_end(
     end = time.time_ns() // 1_000_000 + days * 86_400_000
     monkeypatch.setattr("gridops.cli.trust_tls.valid_until_ms", lambda pem: end)
     assert said in call("-C", trusted.root, "trust", "doctor").out
+
+
+def test_mirrors_are_named_and_taken_back(trusted: Trusted, call: Call) -> None:
+    urls = ("https://b.example.com/roots/", "http://a.example.com/")
+    made = call("-C", trusted.root, "trust", "mirrors", *urls)
+    assert made.code == 0, made.err
+    assert chain_of(trusted.root).root.mirrors == tuple(sorted(urls))
+    shown = " ".join(call("-C", trusted.root, "trust", "show").out.split())
+    assert f"also at {', '.join(sorted(urls))}" in shown
+    refused = call("-C", trusted.root, "trust", "mirrors", "https://example.com")
+    assert refused.code == 4
+    assert "that end with /" in " ".join(refused.err.split())
+    assert call("-C", trusted.root, "trust", "mirrors").code == 0
+    assert chain_of(trusted.root).root.mirrors is None

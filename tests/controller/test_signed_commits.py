@@ -23,6 +23,7 @@ from gridops.model.fleet import Drain
 from gridops.model.policy import Mode, ModePolicy
 from gridops.trust import amend
 from gridops.trust.approval import Approval, seal_approval
+from gridops.trust.approved import tree_of
 from gridops.trust.line import Line
 from gridops.trust.root import RoleName
 from tests.attacks.desk import JON, SignedDesk
@@ -287,6 +288,7 @@ def yes(desk: SignedDesk, name: str, **fields: str) -> str:
         approver=PersonName(name),
         issued_ms=desk.now,
         not_after_ms=desk.now + 600_000,
+        decisions_tree=tree_of(plan),
     )
     return seal_approval(approval, desk.mira if name == "mira" else JON)
 
