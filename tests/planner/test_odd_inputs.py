@@ -1,0 +1,89 @@
+"""Inputs at the edge of what files admit: no plan fails, and what has no seat is refused for an honest reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gridops.base.codes import placement as codes
+from gridops.model.profile import DemandRules, DeviceNeed, Spread, Timing
+from tests.planner.fleet import NOW, Fleet, config, host, profile, report, with_external
+from tests.planner.test_targets_forecast import entry, expect
+
+A = host("a")
+BUSY = expect(entry(9, name="c", last_used_ms=NOW), made=NOW)
+ENDLESS = expect(entry(1e9, name="c", last_used_ms=NOW), made=NOW)
+LATER = expect(entry(5, name="c", last_used_ms=NOW), made=NOW + 10**12)
+AT_ONCE = Timing(load_ms=0, warm_ms=0, min_residency_ms=0, scale_down_after_ms=0, drain_ms=0)
+NO_TIME = DemandRules(utilization_ppm=1, service_ms=0, latency_slo_ms=0, queue_per_replica=0)
+C = profile("c", replicas_max=3)
+HELD = with_external(report(A), "gpu0", 1e6)
+
+CASES: dict[str, tuple[Fleet, int, set[str]]] = {
+    "nothing is declared": (Fleet(), 0, set()),
+    "no host": (Fleet((), (profile("c", 2),)), 0, {codes.NO_DEVICES.code}),
+    "a host without devices": (Fleet((host("a", (), ram=0),), (C,)), 0, {codes.NO_DEVICES.code}),
+    "a card of nothing": (Fleet((host("a", (0,)),), (C,)), 0, {codes.INSUFFICIENT_DEVICE_MEMORY.code}),
+    "a model that needs nothing": (Fleet((A,), (profile("c", gib=0),)), 1, set()),
+    "a model that needs more than there is anywhere": (
+        Fleet((A,), (profile("c", gib=1 << 20),)),
+        0,
+        {codes.INSUFFICIENT_DEVICE_MEMORY.code},
+    ),
+    "more devices than any host has": (
+        Fleet((A,), (profile("c", configs=(config(devices=DeviceNeed(count=64)),)),)),
+        0,
+        {codes.NO_DEVICES.code},
+    ),
+    "others hold more than there is": (
+        Fleet((A,), (C,), reports={"a": HELD}),
+        0,
+        {codes.INSUFFICIENT_DEVICE_MEMORY.code},
+    ),
+    "the last heartbeat is from the beginning of time": (
+        Fleet((A,), (C,), reports={"a": report(A, at=0)}),
+        0,
+        {codes.HOST_STALE.code},
+    ),
+    "the heartbeat is from far ahead": (
+        Fleet((A,), (C,), reports={"a": report(A, at=NOW + 10**12)}),
+        0,
+        {codes.HOST_FUTURE.code},
+    ),
+    "no lanes": (
+        Fleet((A,), (replace(C, configs=(replace(config(), lanes=0),)),), forecast=BUSY),
+        1,
+        {codes.MAX_PER_HOST.code},
+    ),
+    "demand without end": (Fleet((A,), (C,), forecast=ENDLESS), 1, {codes.MAX_PER_HOST.code}),
+    "a forecast from the future": (Fleet((A,), (C,), forecast=LATER), 1, set()),
+    "no time for anything": (Fleet((A,), (replace(C, timing=AT_ONCE, demand=NO_TIME),), forecast=BUSY), 1, set()),
+    "a level that no host knows": (
+        Fleet((A,), (profile("c", 3, gib=1, spread=Spread(by="galaxy", min=99), max_per_host=9),)),
+        3,
+        set(),
+    ),
+    "one host for three hundred models": (
+        Fleet((A,), tuple(profile(f"p{n:03}", gib=1) for n in range(300))),
+        22,
+        {codes.INSUFFICIENT_DEVICE_MEMORY.code},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_plan_fails_and_every_refusal_is_honest(name: str) -> None:
+    fleet, placed, reasons = CASES[name]
+    made = fleet.plan()
+    assert len(made.placement) == placed
+    assert {u.code for u in made.report.unplaced} == reasons
+
+
+def test_where_all_hosts_are_old_everybody_stays() -> None:
+    hosts = tuple(host(f"h{n}") for n in range(12))
+    fleet = Fleet(hosts, (profile("c", 12),))
+    fleet = fleet.applied(fleet.plan())
+    late = fleet.but(now=fleet.now + 10**9).plan()
+    assert late.placement == fleet.plan().placement
+    assert late.decisions == ()
