@@ -18,9 +18,10 @@ from typing import Any
 from gridops.base.codes import host as codes
 from gridops.base.ids import Digest
 from gridops.base.units import render_bytes
+from gridops.trust.release import demanded
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
-from gridops_agent.core.state import Held
+from gridops_agent.core.state import Held, Host
 from gridops_agent.keep import taken
 from gridops_agent.keep.base import Proof
 from gridops_agent.keep.keepers import Keepers
@@ -76,6 +77,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "transfers": live.get("transfers", []),
         "prefetched": live.get("prefetched", []),
         "root_version": host.chain.root.version,
+        "catalog": _catalog(host),
         "generation": host.generation(),
         "last_command": host.fence.head.seq,
         "open_commands": len(host.commands),
@@ -91,6 +93,17 @@ def status(config: Config, running: bool) -> dict[str, Any]:
             _residency(held, keepers, flights) for held in sorted(host.held.values(), key=lambda h: (h.replica, h.body))
         ],
     }
+
+
+def _catalog(host: Host) -> dict[str, Any] | None:
+    """What people signed may start here. None: nobody asks for a catalog; `version` None: one is asked for, and none
+    is here that the newest root believes."""
+    asked = demanded(host.known, host.chain)
+    if asked == 0:
+        return None
+    here = host.known.catalog
+    holds = here is not None and here.version >= asked
+    return {"asked": asked, "version": here.version if here is not None and holds else None}
 
 
 def _residency(held: Held, keepers: Keepers, flights: Mapping[str, int]) -> dict[str, Any]:

@@ -42,6 +42,10 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
         lines.append(f"fetched on a guess for {row['profile']}  {render_bytes(row['size_bytes'])}, not used yet")
     unsent = f", {seen['receipts_owed']} receipts not yet acknowledged" if seen["receipts_owed"] else ""
     lines.append(f"last command {seen['last_command']}, {seen['open_commands']} open{unsent}")
+    if (catalog := seen.get("catalog")) is not None:
+        version = catalog["version"]
+        here = f"catalog {version}: nothing else starts here"
+        lines.append(here if version is not None else f"catalog {catalog['asked']} is asked for: nothing starts before")
     lines += readouts.lines(seen["sensors"], now_ms)
     lines += [f"not read: {reason}" for reason in seen.get("unread", [])]
     for row in seen["external"]:

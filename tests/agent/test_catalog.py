@@ -28,6 +28,8 @@ from gridops_agent.core.report import Readings, heartbeat
 from gridops_agent.ledger import Ledger
 from gridops_agent.ledger_rows import Identity, host_of, rows_of
 from gridops_agent.shell import Agent
+from gridops_agent.status import status
+from gridops_agent.status_lines import render
 from tests.agent.site import PERSON, Site, command, done, receipt
 from tests.agent.story import Story
 from tests.protocol import build as b
@@ -270,6 +272,17 @@ async def test_the_build_that_people_signed_starts_and_a_real_engine_serves(site
         await tell_catalog(agent, site, *by_site(site, warm, builds=(build,)))
         assert (await done(agent, site, warm, catalog=1)).outcome is Outcome.SUCCEEDED
         assert await admission.objection(agent.memory.host, agent.effects._tools, warm) is None
+
+
+async def test_people_at_the_host_read_which_catalog_it_asks_for(site: Site) -> None:
+    async with site.agent() as agent:
+        assert status(site.config, running=False)["catalog"] is None
+        await tell_catalog(agent, site, *by_site(site, site.warm()))
+    seen = status(site.config, running=False)
+    assert seen["catalog"] == {"asked": 1, "version": 1}
+    assert "catalog 1: nothing else starts here" in render(seen, 1)
+    text = render({**seen, "catalog": {"asked": 2, "version": None}}, 1)
+    assert "catalog 2 is asked for: nothing starts before" in text
 
 
 def test_a_body_of_before_keeps_its_identity() -> None:

@@ -7,8 +7,8 @@ from gridops_agent.status_lines import render
 from tests.agent.site import Site, command, receipt
 
 STATUS_FIELDS = {
-    "alarms", "controller", "devices", "disk_free_bytes", "endpoint", "external", "fleet", "generation", "handed_over",
-    "heard_ms", "host", "host_class", "host_key", "last_command", "left_ms", "open_commands", "override", "pid",
+    "alarms", "catalog", "controller", "devices", "disk_free_bytes", "endpoint", "external", "fleet", "generation",
+    "handed_over", "heard_ms", "host", "host_class", "host_key", "last_command", "left_ms", "open_commands", "override", "pid",
     "prefetched", "reasons", "receipts_owed", "residencies", "root_version", "running", "runtimes", "schema", "state",
     "state_folder", "state_free_bytes", "talk", "transfers", "unread",
 }  # fmt: skip

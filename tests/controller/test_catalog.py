@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from gridops.base import limits
 from gridops.base.codes.placement import CATALOG_UNKNOWN, NOT_IN_CATALOG
+from gridops.controller.core import issue
 from gridops.model.action import Load, Warm
 from gridops.model.catalog import Catalog, Entry
 from gridops.model.profile import Profile
@@ -218,6 +220,33 @@ def test_a_controller_of_before_that_took_the_commit_reads_its_catalog_now(desk:
     assert desk.look() > 0
     assert desk.state.catalog.text == text
     assert desk.look() == 0
+
+
+def test_a_host_that_has_seen_a_newer_catalog_is_an_alarm_until_it_is_in_force_again(desk: Desk) -> None:
+    """Somebody rewound the branch, and the journal is gone: hosts know better than the controller."""
+    desk.settle(2)
+    before = desk.fleet.git("rev-parse", "HEAD")
+    desk.commit({FILE: signed(desk, entry(desk), version=4)})
+    newest = desk.fleet.git("rev-parse", "HEAD")
+    desk.settle(2)
+    assert "old_catalog:alpha" not in desk.state.alarms
+    desk.fleet.git("reset", "-q", "--hard", before)
+    desk.rebuild()
+    assert desk.state.catalog is None
+    desk.settle(3)
+    assert "it has seen catalog 4, and the commit in force has none" in desk.state.alarms["old_catalog:alpha"].text
+    assert desk.state.held("alpha") is None, "what ends something goes on"
+    desk.fleet.git("reset", "-q", "--hard", newest)
+    desk.look()
+    desk.settle(2)
+    assert "old_catalog:alpha" not in desk.state.alarms
+
+
+def test_a_directive_with_a_catalog_is_never_longer_than_hosts_read() -> None:
+    text = "x" * (200 << 10)
+    kept = issue._fitting((text,) * 5, 256 << 10)
+    assert len(kept) == 3, "the others come with the next answer"
+    assert issue._fitting(("x",) * limits.GRANTS_PER_DIRECTIVE, 256 << 10) == ("x",) * limits.GRANTS_PER_DIRECTIVE
 
 
 def test_what_the_target_holds_and_nobody_signs_any_more_waits_in_words(desk: Desk) -> None:

@@ -77,6 +77,18 @@ def for_host(state: State, heartbeat: Heartbeat) -> str | None:
     return state.catalog.text if (heartbeat.catalog_version or 0) < state.catalog.version else None
 
 
+def ahead(state: State, heartbeat: Heartbeat) -> str | None:
+    """What a host that has proved a newer catalog than the one in force says about us; None where none has.
+
+    A host that has not walked to our newest root may only not know yet that none is asked for any more.
+    """
+    ours = state.catalog.version if state.catalog is not None else 0
+    theirs = heartbeat.catalog_version or 0
+    if theirs <= ours or heartbeat.root_version < len(state.roots):
+        return None
+    return f"it has seen catalog {theirs}, and the commit in force has {ours or 'none'}: nothing new starts there"
+
+
 def _in_force(state: State) -> Catalog | None:
     """What the intent in force was read with; the same that hosts are sent."""
     return state.accepted.desired.catalog if state.accepted is not None and state.catalog is not None else None

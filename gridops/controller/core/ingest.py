@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 
 from gridops.base import limits
 from gridops.base.codes.control import REPLAYED
-from gridops.base.codes.protocol import RECEIPT_GAP
+from gridops.base.codes.protocol import OLD_CATALOG, RECEIPT_GAP
 from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Refusal
 from gridops.base.ids import HostId
 from gridops.base.units import counted
 from gridops.controller.core import rows as r
+from gridops.controller.core.catalogs import ahead
 from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
 from gridops.model.snapshot import HostReport, HostState
 from gridops.protocol import outbox as ob
-from gridops.protocol.alarm import Alarm
+from gridops.protocol.alarm import Alarm, alarm
 from gridops.protocol.messages import Ability, Grant, Heartbeat, Receipt
 from gridops.protocol.outbox import Outbox
 from gridops.protocol.pulse import Pulse, beat, in_doubt, is_of_now, told
@@ -75,6 +76,7 @@ def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequenc
     for item in sorted(signed, key=lambda s: s.receipt.rseq) if ready else ():
         outbox = _receipt(state, outbox, item, rows)
     rows.extend(_terms(state, soft, heartbeat))
+    rows.extend(_catalog(state, heartbeat))
     if not _of_now(state, soft, host_key, heartbeat):
         # It is answered, and its next word will do: until then the host is silent, not lost.
         return Said(tuple(rows), None, pulse)
@@ -164,14 +166,20 @@ def _terms(state: State, soft: Soft, heartbeat: Heartbeat) -> list[r.Row]:
     return [r.TermSeen(counter=term.counter)] if term.counter > known else []
 
 
+def _catalog(state: State, heartbeat: Heartbeat) -> tuple[r.Row, ...]:
+    """The commit in force is older than what this host was sent: the branch was rewound, or another one commands."""
+    key, words = f"{OLD_CATALOG.code}:{heartbeat.host}", ahead(state, heartbeat)
+    if words is not None:
+        return _alarms(state, (alarm(OLD_CATALOG, heartbeat.host, words),), False)
+    return (r.AlarmCleared(key=key),) if key in state.alarms else ()
+
+
 def _alarms(state: State, found: Sequence[Alarm], stops: bool) -> tuple[r.Row, ...]:
     rows = []
-    for alarm in found:
-        key = f"{alarm.code}:{alarm.host}"
+    for one in found:
+        key = f"{one.code}:{one.host}"
         if key not in state.alarms:
-            rows.append(
-                r.AlarmRaised(key=key, text=f"{alarm.host}: {alarm.detail}", host=alarm.host if stops else None)
-            )
+            rows.append(r.AlarmRaised(key=key, text=f"{one.host}: {one.detail}", host=one.host if stops else None))
     return tuple(rows)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from gridops.base import limits
 from gridops.base.ids import HostId, ScopeName
 from gridops.controller.core import rows as r
 from gridops.controller.core.catalogs import for_host
@@ -31,6 +32,10 @@ from gridops.protocol.outbox import Outbox
 
 VALID_MS = 120_000
 """How long a directive may travel."""
+REST_BYTES = 64 << 10
+"""Of a directive, for keys, protection, numbers and what escaping adds to envelopes."""
+ESCAPED_CHARS = 64
+"""Quotes of an envelope that stands as a text in another one."""
 OLD_EVIDENCE = "the host was silent: what was seen before is too old to take anything away"
 
 
@@ -98,6 +103,7 @@ def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer
     beat, quick = roster.desired.planning.heartbeat, answer.soft.quick
     (quick.add if busy else quick.discard)(host)
     up_ms = now_ms - answer.soft.started_ms
+    roots, catalog = roots_for(state, heartbeat.root_version), for_host(state, heartbeat)
     return Directive(
         fleet=heartbeat.fleet,
         host=host,
@@ -106,14 +112,26 @@ def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer
         term=state.term or Term(epoch=0, counter=0),
         root_version=len(state.roots),
         acked_rseq=book.outbox.acked_rseq if book is not None else 0,
-        roots=roots_for(state, heartbeat.root_version),
-        grants=answer.grants,
+        roots=roots,
+        grants=_fitting(answer.grants, sum(len(text) for text in (*roots, catalog or ""))),
         protection=protection_of(roster, host),
         keys=answer.keys,
         next_poll_ms=busy_ms(beat, len(quick)) if busy else calm_ms(beat, heartbeat.nonce, up_ms),
         expires_ms=now_ms + VALID_MS,
-        catalog=for_host(state, heartbeat),
+        catalog=catalog,
     )
+
+
+def _fitting(grants: tuple[str, ...], taken: int) -> tuple[str, ...]:
+    """As many grants, in order, as fit beside what else is said; the others come with the next answer.
+
+    A directive that is longer than a host reads would make it deaf.
+    """
+    room, kept = limits.DIRECTIVE_BYTES - REST_BYTES - taken, 0
+    for grant in grants:
+        room -= len(grant) + ESCAPED_CHARS
+        kept += room >= 0
+    return grants[:kept]
 
 
 def nothing(state: State, soft: Soft, roster: Roster, heartbeat: Heartbeat, now_ms: int) -> Directive:
