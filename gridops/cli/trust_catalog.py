@@ -33,7 +33,7 @@ from gridops.model.intent import Desired
 from gridops.trust.amend import asking
 from gridops.trust.envelope import countersign
 from gridops.trust.keys import PersonSigner
-from gridops.trust.release import NONE_KNOWN, CatalogDraft, read_catalog, seal_catalog, take
+from gridops.trust.release import NONE_KNOWN, CatalogDraft, open_catalog, read_catalog, seal_catalog, take
 from gridops.trust.root import RoleName, RootChain
 
 DRAFT = CATALOG_DRAFT
@@ -137,16 +137,22 @@ def state_of(draft: CatalogDraft) -> dict[str, object]:
 
 
 def _in_force(chain: RootChain, directory: Path) -> Catalog | None:
-    """The catalog of the checkout, whoever signed it: the next version goes on from what people read last."""
+    """The catalog of the checkout, as people signed it. One that nobody signed is not gone on from: whoever can write
+    into the repository would have his own entries signed along."""
     path = directory / CATALOG
     if not path.exists():
         return None
     try:
-        return read_catalog(chain, path.read_text("utf-8").strip()).catalog
+        return open_catalog(chain, path.read_text("utf-8").strip())
     except OSError as error:
         raise Failed(f"{path}: cannot be read: {error.strerror}") from error
     except Refusal as error:
-        raise Refusal(error.code, f"{path}: {error.message}", evidence=error.evidence, hints=error.hints) from error
+        hints = (
+            f"if it is yours, read it: gridops trust verify {CATALOG}",
+            *error.hints,
+            "or take the one before it back",
+        )
+        raise Refusal(error.code, f"{path}: {error.message}", evidence=error.evidence, hints=hints) from error
 
 
 def _next(base: Catalog, desired: Desired, lacks: tuple[Missing, ...], wishes: Wishes) -> Catalog:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -136,6 +137,22 @@ def test_every_host_is_made_to_ask_for_it_and_to_ask_no_more(trusted: Trusted, s
     assert "No host asks for a catalog" in says("trust", "show").out
     assert load(WorkingTree(trusted.root)).desired.catalog is None
     assert "asks for none" in says("trust", "doctor").out
+
+
+def test_entries_that_somebody_slipped_in_are_not_signed_along(trusted: Trusted, says: Says) -> None:
+    """Who can write into the repository and has no release key."""
+    assert says("trust", "catalog", "--write").code == 0
+    path = trusted.root / CATALOG
+    document = json.loads(path.read_text())
+    payload = json.loads(base64.b64decode(document["payload"]))
+    payload["entries"][0]["artifacts"][0]["content"] = "sha256:" + "0" * 64
+    raw = json.dumps(payload, separators=(",", ":"), sort_keys=True).encode()
+    path.write_text(json.dumps({**document, "payload": base64.b64encode(raw).decode()}))
+    before = path.read_text()
+    for words in (("trust", "catalog"), ("trust", "catalog", "--write"), ("trust", "catalog", "--require")):
+        answer = says(*words)
+        assert (answer.code, "signed by 0 of the 1 person" in answer.err) == (4, True), answer.err
+    assert path.read_text() == before
 
 
 def test_what_nothing_needs_is_named_and_dropped(trusted: Trusted, says: Says) -> None:
