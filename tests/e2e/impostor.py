@@ -131,13 +131,15 @@ class Player:
     """Who signs what the one host hears; None: the controller."""
     record: str | None = None
     """Played as it is, instead of anything new."""
+    catalog: str | None = None
+    """What it shows as the fleet's catalog."""
     heard: int = 0
     """Heartbeats of the one host that were answered with what is played now."""
     receipts: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What that host has stated, by the command it is about."""
 
     def play(self, **what: Any) -> None:
-        fresh = {"grants": (), "signer": None, "record": None, "heard": 0} | what
+        fresh = {"grants": (), "signer": None, "record": None, "catalog": None, "heard": 0} | what
         for name, value in fresh.items():
             setattr(self, name, value)
 
@@ -163,6 +165,7 @@ class Player:
             expires_ms=now_ms + VALID_MS,
             next_poll_ms=200,
             grants=self.grants if ours else (),
+            catalog=self.catalog if ours else None,
         )
         signer = (self.signer if ours else None) or self.recorder.signer
         return 200, json.dumps({"directive": seal("directive", to_bytes(made), signer)}).encode()
