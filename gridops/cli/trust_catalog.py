@@ -86,6 +86,11 @@ def catalog(
     desired = load(without(WorkingTree(directory))).desired
     base = now or Catalog(fleet=chain.fleet, version=0, issued_ms=0, entries=())
     lacks = missing(base, desired)
+    if write and (directory / DRAFT).exists():
+        raise Failed(
+            f"{directory / DRAFT}: another catalog waits for signatures; nothing was changed",
+            hints=(f"who has to sign it: gridops trust verify {DRAFT}", "give it up: git rm it, or delete it"),
+        )
     if write:
         _write(context, chain, _next(base, desired, lacks, wishes), lacks)
         return

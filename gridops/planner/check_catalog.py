@@ -24,7 +24,8 @@ def catalogued(view: View) -> Iterator[str]:
         return
     for a in _starting(view):
         launch, report = view.launches.get(a.launch), view.reports.get(a.seat.host)
-        if launch is not None and not any(_admits(entry, launch, a) for entry in catalog.entries):
+        files = _files(launch) if launch is not None else None
+        if launch is not None and not any(_admits(entry, launch, a, files) for entry in catalog.entries):
             yield f"{a.replica} would be started on {a.seat.host}, and no entry of catalog {catalog.version} admits it"
         if report is not None and ABILITY not in (report.abilities or ()):
             yield f"{a.replica} would be started on {a.seat.host}, whose agent knows no catalog"
@@ -41,12 +42,15 @@ def _starting(view: View) -> Iterator[Assignment]:
     yield from (found[name] for name in sorted(found))
 
 
-def _admits(entry: Entry, launch: Launch, a: Assignment) -> bool:
+def _files(launch: Launch) -> str:
+    """What an entry calls these files, written down a second time."""
+    files = sorted([f.path, f.sha256] for f in launch.artifact.files)
+    return canon.digest({"format": launch.artifact.format, "files": files})
+
+
+def _admits(entry: Entry, launch: Launch, a: Assignment, files: str | None) -> bool:
     names = [arg.name for arg in launch.args]
     slots = {slot.name: slot for slot in entry.args}
-    files = canon.digest(
-        {"format": launch.artifact.format, "files": sorted([f.path, f.sha256] for f in launch.artifact.files)}
-    )
     secret = launch.artifact.credential
     return (
         entry.engine == launch.engine

@@ -24,11 +24,11 @@ class Signed:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._known: dict[tuple[int, str, int, int], tuple[Config, str | None]] = {}
+        self._known: dict[tuple[int, str, str, int, int], tuple[Config, str | None]] = {}
 
     def config(self, config: Config, launch: Launch, taken: tuple[int, int]) -> str | None:
         """Why a config may not be started as this command, taking so much of each device and of the host."""
-        key = id(config), launch.backend, *taken
+        key = id(config), launch.profile, launch.backend, *taken
         known = self._known.get(key)
         if known is not None and known[0] is config:
             return known[1]

@@ -77,13 +77,13 @@ def _by_nearest(catalog: Catalog, start: Start, program: Program | None) -> str 
     launch = start.launch
     if not (is_name(launch.profile) and is_name(launch.config)):
         return f"{launch.profile[:80]!r} with config {launch.config[:80]!r} is no name of a model"
-    name = f"{launch.profile}/{launch.config}"
+    name, named = f"{launch.profile}/{launch.config}", content(launch.artifact)
     far, nearest = (-1, False), f"catalog {catalog.version} has no entry for {launch.engine} at all"
     for entry in catalog.entries:
         if entry.engine != launch.engine:
             continue
         passed, no = 0, None
-        for no in _objections(entry, start, program):
+        for no in _objections(entry, start, named, program):
             if no is not None:
                 break
             passed += 1
@@ -94,10 +94,10 @@ def _by_nearest(catalog: Catalog, start: Start, program: Program | None) -> str 
     return nearest
 
 
-def _objections(entry: Entry, start: Start, program: Program | None) -> Iterator[str | None]:
-    """What an entry says to a start, check by check; None for each that it meets."""
+def _objections(entry: Entry, start: Start, named: Digest, program: Program | None) -> Iterator[str | None]:
+    """What an entry says to a start, check by check; None for each that it meets. `named`: what its files are."""
     launch = start.launch
-    yield _files(entry, launch.artifact)
+    yield _files(entry, launch.artifact, named)
     yield _one_of(launch.backend, entry.backends, "is for")
     yield from (_argument(entry, name, value) for name, value in _said(launch))
     yield _needed(entry, launch)
@@ -112,8 +112,7 @@ def _objections(entry: Entry, start: Start, program: Program | None) -> Iterator
         yield _network(entry, program)
 
 
-def _files(entry: Entry, artifact: Artifact) -> str | None:
-    named = content(artifact)
+def _files(entry: Entry, artifact: Artifact, named: Digest) -> str | None:
     known = [files for files in entry.artifacts if files.content == named]
     if not known:
         return f"it does not hold these files ({short(named)})"

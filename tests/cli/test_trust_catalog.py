@@ -94,6 +94,8 @@ def test_two_people_sign_one_after_the_other_and_each_reads_it(
     assert (trusted.root / DRAFT).exists()
     assert not (trusted.root / CATALOG).exists()
     assert says("validate").code == 0, "what waits is no catalog"
+    another = says("trust", "catalog", "--write")
+    assert (another.code, "another catalog waits for signatures" in another.err) == (1, True)
     twice = says("trust", "sign")
     assert (twice.code, "no release key whose signature is missing" in twice.err) == (1, True)
     monkeypatch.setenv("GRIDOPS_KEYS", str(jons))
