@@ -142,6 +142,27 @@ def test_what_its_host_would_refuse_is_not_sent(desk: Desk) -> None:
     assert refused(desk) == []
 
 
+def test_what_hosts_would_not_believe_any_more_is_asked_again(desk: Desk) -> None:
+    """The approval was given in time, and its plan is in force; since then it carries nothing at a host."""
+    proposed(desk)
+    plan = desk.proposal()
+    for agent in desk.fleet.agents.values():
+        agent.room.fails["load"] = "fetch_failed"
+    desk.apply(plan)
+    desk.settle(2)
+    warrants(desk, approvals=(desk.fleet.approval(plan, desk.now, tree=None),))
+    for agent in desk.fleet.agents.values():
+        agent.room.fails.clear()
+    desk.clock.pass_by(7_200_000)
+    desk.settle(4)
+    again = desk.proposal()
+    assert [(d.kind, d.replica) for d in again.to_do] == [(DecisionKind.PLACE, "coder/1")]
+    desk.apply(again)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    assert refused(desk) == []
+
+
 def test_the_host_refuses_what_a_changed_controller_sends_under_a_real_approval(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,8 @@ from gridops.base.codes.control import GO416, GO422, GO429
 from gridops.base.codes.placement import HELD_WINDOW
 from gridops.base.codes.protocol import UNAPPROVED
 from gridops.base.codes.trust import ROOT_EXPIRED
-from gridops.base.ids import ReplicaId, ScopeName
+from gridops.base.errors import Refusal
+from gridops.base.ids import Digest, ReplicaId, ScopeName
 from gridops.base.windows import ZoneRules
 from gridops.controller.core.catalogs import outdated
 from gridops.controller.core.errands import spoken, way
@@ -31,7 +32,8 @@ from gridops.planner.budgets import shut
 from gridops.protocol.covers import Asked, as_reported, uncovered
 from gridops.protocol.messages import Ability, Authority, AuthorityKind
 from gridops.protocol.outbox import Entry
-from gridops.trust.approved import Proof, prove
+from gridops.trust.approval import Claim, require_carried
+from gridops.trust.approved import Proof, prove, root_of
 from gridops.trust.root import RootChain
 
 
@@ -44,6 +46,14 @@ class Hours:
 
 
 @dataclass(frozen=True, slots=True)
+class No:
+    """Why not, as a code and a sentence."""
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rights:
     """Everything that judging a scope's commands needs, at one moment."""
 
@@ -53,6 +63,8 @@ class Rights:
     chain: RootChain
     now_ms: int
     hours: Hours = Hours()
+    carried: dict[Digest, No | None] = field(default_factory=dict, compare=False)
+    """By plan, what was found of its approvals at this moment: signatures are verified once."""
 
     @property
     def book(self) -> ScopeBook:
@@ -65,14 +77,6 @@ class Rights:
     def warrant(self, replica: ReplicaId) -> Warrant | None:
         """The warrant that speaks for a replica, by whichever name."""
         return self.book.warrants.get(self.now_called(replica))
-
-
-@dataclass(frozen=True, slots=True)
-class No:
-    """Why not, as a code and a sentence."""
-
-    code: str
-    detail: str
 
 
 def may_issue(rights: Rights, action: Action, report: HostReport | None = None) -> Authority | No:
@@ -174,7 +178,7 @@ def may_start(rights: Rights, a: Assignment) -> No | None:
     if warrant is None:
         no: No | None = No(GO416.code, f"{a.replica}: nobody has decided this yet, it waits for a plan")
     else:
-        no = _worn_out(rights, a.replica, warrant) or _not_standing(rights, a.replica, warrant)
+        no = _over(rights, a.replica, warrant) or _not_standing(rights, a.replica, warrant)
     return None if no is None or _restored(rights, a) else no
 
 
@@ -183,7 +187,7 @@ def may_end(rights: Rights, replica: ReplicaId) -> No | None:
     warrant = rights.warrant(replica)
     if warrant is None:
         return No(GO416.code, f"{replica}: nobody has decided this yet, it waits for a plan")
-    return _worn_out(rights, replica, warrant) or _not_standing(rights, replica, warrant)
+    return _over(rights, replica, warrant) or _not_standing(rights, replica, warrant)
 
 
 def mends(rights: Rights, action: Action) -> bool:
@@ -272,6 +276,29 @@ def _worn_out(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None
     if rights.now_ms < warrant.until_ms:
         return None
     return No(GO416.code, f"{replica}: the authority of its plan has ended, it waits for a new one: gridops plans list")
+
+
+def _over(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None:
+    """Why a warrant carries nothing any more: its time has ended, or hosts would not believe its approvals now. An
+    approver's key may have left the root, or the approval is of a gridops that told hosts no single step."""
+    no = _worn_out(rights, replica, warrant)
+    if no is not None or warrant.kind is not AuthorityKind.APPROVAL:
+        return no
+    if warrant.plan not in rights.carried:
+        rights.carried[warrant.plan] = _believed(rights, warrant)
+    return rights.carried[warrant.plan]
+
+
+def _believed(rights: Rights, warrant: Warrant) -> No | None:
+    leaves = rights.book.leaves.get(warrant.plan)
+    if leaves is None:
+        return No(UNAPPROVED.code, "its plan was approved before hosts verified approvals, it waits for a new one")
+    try:
+        claim = Claim(rights.chain.fleet, rights.scope, root_of(leaves))
+        require_carried(warrant.approvals, claim, rights.chain, rights.now_ms)
+    except Refusal as refusal:
+        return No(UNAPPROVED.code, f"hosts would not believe the approvals of its plan: {refusal.message}")
+    return None
 
 
 def _not_standing(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None:
