@@ -42,17 +42,21 @@ class Steady:
         self._clock = clock
         self._mono_ms = clock.monotonic_ms()
         self._now_ms = max(clock.wall_ms(), floor_ms)
+        self._run_ms = self._now_ms
+        """Where time would be by the monotonic clock alone, since the wall was last there: what it lags behind adds up,
+        so that a wall that stands still, or loses a second at each look, holds time up by the tolerance and no more."""
 
     def read(self) -> Reading:
         mono_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
-        expected_ms = self._now_ms + max(mono_ms - self._mono_ms, 0)
+        self._run_ms += max(mono_ms - self._mono_ms, 0)
         self._mono_ms = mono_ms
-        apart_ms = wall_ms - expected_ms
+        apart_ms = wall_ms - self._run_ms
         if apart_ms > TOLERANCE_MS:
-            self._now_ms = wall_ms
+            self._now_ms = self._run_ms = wall_ms
             return Reading(wall_ms, jumped_ms=apart_ms)
         if apart_ms < -TOLERANCE_MS:
-            self._now_ms = expected_ms
-            return Reading(expected_ms, behind_ms=-apart_ms)
+            self._now_ms = max(self._now_ms, self._run_ms)
+            return Reading(self._now_ms, behind_ms=-apart_ms)
+        self._run_ms = max(self._run_ms, wall_ms)
         self._now_ms = max(self._now_ms, wall_ms)
         return Reading(self._now_ms)

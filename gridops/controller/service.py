@@ -132,6 +132,10 @@ class Controller:
             self._shift(reading.jumped_ms)
             if reading.jumped_ms >= LEAP_MS:
                 self.writer.record((r.ClockLeapt(by_ms=reading.jumped_ms),), reading.now_ms)
+        elif reading.behind_ms and reading.now_ms - self.writer.newest_ms >= LEAP_MS:
+            # A start knows no time but the wall's and that of the newest row: without one, what has passed would pass
+            # again, and hosts would refuse a time so far behind what they were told.
+            self.writer.record((r.ClockLeapt(by_ms=0),), reading.now_ms)
         return reading.now_ms
 
     def view(self) -> View:

@@ -7,10 +7,13 @@ import pytest
 from gridops.base.errors import Refusal
 from gridops.base.units import render_instant
 from gridops.controller import views
+from gridops.controller.clock import TOLERANCE_MS
 from gridops.controller.core.modes import permitted
+from gridops.controller.service import LEAP_MS
 from tests.controller.fleet import DEFAULT, OBSERVE, Desk, profile, run
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 
 def alarms(desk: Desk) -> dict[str, str]:
@@ -99,3 +102,83 @@ def test_a_request_from_the_future_names_both_times(desk: Desk) -> None:
     assert render_instant(desk.now + HOUR_MS) in no.value.message
     assert render_instant(desk.now) in no.value.message
     assert any("date -u" in hint for hint in no.value.hints)
+
+
+# -- moved at every event ---------------------------------------------------------------------------------------------
+
+
+class Moved:
+    """What happens to the wall of the controller's machine at each event of a story; `true_ms` is what has passed."""
+
+    def __init__(self, desk: Desk, how: str, at: int) -> None:
+        self._desk, self._how, self._at = desk, how, at
+        self._event = 0
+        self.true_ms = self.lost_ms = 0
+        self.newest_ms = self.begun_ms = desk.now
+
+    def passes(self, ms: int) -> None:
+        """Time passes, an event comes, and controller time is looked at as often as a loop does."""
+        clock = self._desk.clock
+        self._event += 1
+        if self._event == self._at:
+            clock.wall += {"an hour on": HOUR_MS, "an hour back": -HOUR_MS}.get(self._how, 0)
+        if self._how == "a second back at each":
+            clock.wall -= 1_000
+        for _ in range(ms // 100):
+            clock.mono += 100
+            clock.wall += 0 if self._how == "stands still" and self._event >= self._at else 100
+            now_ms = self._desk.now
+            assert now_ms >= self.newest_ms, "controller time went back"
+            self.newest_ms = now_ms
+        self.true_ms += ms
+        held_up_ms = self.true_ms - (self.newest_ms - self.begun_ms)
+        assert held_up_ms <= TOLERANCE_MS + self.lost_ms, "time was held up: what expires would last"
+
+    def restarts(self) -> None:
+        """A start knows the wall and the newest row: what was counted since that row, with a wall that is behind, is
+        counted once more."""
+        self._desk.restart()
+        self.lost_ms += max(self.newest_ms - self._desk.now, 0) + TOLERANCE_MS
+        assert self.lost_ms <= LEAP_MS + 2 * TOLERANCE_MS
+        self.newest_ms = self._desk.now
+
+
+CLOCKS = [(how, at) for how in ("an hour on", "an hour back", "stands still") for at in (1, 4, 5, 7, 8, 12)]
+CLOCKS += [("a second back at each", 0)]
+
+
+@pytest.mark.parametrize(("how", "at"), CLOCKS)
+def test_a_clock_moved_at_any_event_doubles_nothing_and_extends_nothing(how: str, at: int, desk: Desk) -> None:
+    moved = Moved(desk, how, at)
+    for step in range(12):
+        moved.passes(1_000)
+        desk.beat()
+        desk.pass_()
+        if step == 3:
+            desk.apply()
+            granted_ms = desk.now
+        if step == 6:
+            moved.restarts()
+    assert desk.ready() == ["coder/1"]
+    for agent in desk.fleet.agents.values():
+        bodies = [body for _, body in agent.room.spawned]
+        assert len(bodies) == len(set(bodies)), "one body, one process"
+    assert all(warrant.until_ms <= granted_ms + DAY_MS for warrant in desk.book().warrants.values())
+    assert desk.book().warrants
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
+    moved.passes(1_000)
+    desk.beat()
+    desk.pass_()
+    waits = desk.proposal()
+    approval = desk.fleet.approval(waits, desk.now)  # for ten minutes
+    for _ in range(11):
+        moved.passes(60_000)
+        desk.beat()
+    moved.restarts()
+    for _ in range(4):
+        moved.passes(1_000)
+        desk.beat()
+        desk.pass_()
+    with pytest.raises(Refusal) as refused:
+        desk.ask("apply", plan=waits.id, approvals=(approval,))
+    assert refused.value.code == "GO413"

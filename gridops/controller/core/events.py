@@ -27,7 +27,7 @@ def _of_intent(row: r.Row) -> tuple[str, str] | None:
             more = f" (and {row.count - 1} more)" if row.count > 1 else ""
             kind = "intent_refused" if row.off_line is None else "intake_refused"
             return kind, f"commit {row.commit[:7]} is refused, the last good one stays: {first}{more}"
-        case r.ClockLeapt():
+        case r.ClockLeapt() if row.by_ms:
             return "clock", f"the machine's clock leapt forwards by {render_ms(row.by_ms)}"
         case r.Distrusted():
             return "alarm", f"journal: {row.reason}; recommend only, no commands"

@@ -26,7 +26,10 @@ class Started:
 
 @record
 class ClockLeapt:
-    """The machine's clock leapt forwards. Written so that time does not go back behind it after a restart."""
+    """The machine's clock leapt forwards. Written so that time does not go back behind it after a restart.
+
+    By nothing: it is behind, and time has gone on without it.
+    """
 
     by_ms: int
 
