@@ -16,8 +16,8 @@ SNIPPET_CHARS = 400
 COMMIT_BYTES = 256 << 10
 """One commit object: a kilobyte as a rule; merged tags lie inside. A larger one is refused unread."""
 COMMITS_PER_INTAKE = 20_000
-"""Signed commits that are verified at once, a quarter of a millisecond each: what a new journal of an old fleet reads.
-Double: twice the seconds at the first start; half: a fleet of ten years with two commits a day is still read."""
+"""Signed commits that are verified at once, half a millisecond each: what a new journal of an old fleet reads. Double:
+twice the seconds at the first start; half: a fleet of ten years with two commits a day is still read."""
 FETCHED_BYTES = 1 << 30
 """The largest file that one fetch may write: all that a remote sends at once. Double: a hostile remote fills more of
 the disk before it is stopped; half: a first clone with a few large files in its history fails."""

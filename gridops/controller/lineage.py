@@ -61,8 +61,8 @@ def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:
         with Objects(checkout.where) as objects:
             at, ahead = _beginning(checkout, objects, tip, base)
             trust = _trust_of(objects, _tree(checkout, at.commit))
-            for commit in ahead:
-                step, trust = _step(objects, at, read_commit(commit, _raw(objects, commit)), trust)
+            for commit, raw in zip(ahead, objects.each(ahead, "commit", limits.COMMIT_BYTES), strict=True):
+                step, trust = _step(objects, at, read_commit(commit, raw), trust)
                 at = follow(at, step)
             survey(objects, _tree(checkout, tip))
     except Refusal as refusal:

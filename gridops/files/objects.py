@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -19,12 +20,13 @@ from gridops.base.codes import commits as codes
 from gridops.base.errors import Bug, Refusal, Unreachable
 from gridops.files.git_run import GitDir, Process, end, start
 
-TIMEOUT_S = 120.0
-"""For everything that one reader reads: local disks answer in milliseconds."""
+SILENT_S = 60.0
+"""So long may git say nothing at all: local disks answer in milliseconds."""
 FOLDER, LINK, MODULE = "40000", "120000", "160000"
 _NAME = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _AT_ONCE = 200
-"""Questions that are sent before their answers are read: both together fit in a pipe."""
+"""Questions that are sent before their answers are read: they fit in a pipe, so that nobody waits for the other."""
+_KNOWN = 64
 
 
 class Item(NamedTuple):
@@ -42,32 +44,46 @@ class Objects:
     where: GitDir
     _sizes: Process | None = None
     _contents: Process | None = None
-    _timer: threading.Timer | None = None
-    _late: threading.Event = field(default_factory=threading.Event)
+    _heard_s: float = 0.0
+    _over: threading.Event = field(default_factory=threading.Event)
+    _late: bool = False
+    _known: dict[str, tuple[Item, ...]] = field(default_factory=dict)
+    """Folders read last: neighbours in a history share most of theirs."""
 
     def __enter__(self) -> Self:
         self._sizes = start(self.where, "cat-file", "--batch-check")
         self._contents = start(self.where, "cat-file", "--batch")
-        self._timer = threading.Timer(TIMEOUT_S, self._too_late)
-        self._timer.daemon = True
-        self._timer.start()
+        self._heard_s = time.monotonic()
+        threading.Thread(target=self._watch, name="git-objects", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._over.set()
         for process in (self._sizes, self._contents):
             if process is not None:
                 end(process)
 
     def read(self, oid: str, kind: str, most: int) -> bytes:
         """The contents of an object of this kind. Raises Refusal `commit_unreadable` where there is none so small."""
-        (size,) = self.sizes((oid,), kind)
-        if size > most:
-            raise Refusal(codes.COMMIT_UNREADABLE.code, f"{kind} {oid[:12]} has {size} bytes, at most {most} are read")
+        return next(self.each((oid,), kind, most))
+
+    def each(self, oids: Sequence[str], kind: str, most: int) -> Iterator[bytes]:
+        """The contents of objects of one kind, in their order, some asked for ahead. Raises Refusal as `read` does."""
         to, answers = self._pipes(self._contents)
-        to.write(f"{oid}\n".encode("ascii"))
-        to.flush()
+        for at in range(0, len(oids), _AT_ONCE):
+            part = oids[at : at + _AT_ONCE]
+            sizes = self.sizes(part, kind)
+            for oid, size in zip(part, sizes, strict=True):
+                if size > most:
+                    what = f"{kind} {oid[:12]} has {size} bytes, at most {most} are read"
+                    raise Refusal(codes.COMMIT_UNREADABLE.code, what)
+            to.write("".join(f"{oid}\n" for oid in part).encode("ascii"))
+            to.flush()
+            # All of a part is taken before any of it is handed out: whoever asks for more in between is not answered
+            # with the rest of it.
+            yield from [self._content(answers, oid, kind, size) for oid, size in zip(part, sizes, strict=True)]
+
+    def _content(self, answers: BinaryIO, oid: str, kind: str, size: int) -> bytes:
         head = self._line(answers)
         raw = answers.read(size + 1)
         if head != f"{oid} {kind} {size}" or len(raw) != size + 1:
@@ -94,6 +110,9 @@ class Objects:
 
     def folder(self, oid: str) -> tuple[Item, ...]:
         """The entries of a tree, as they stand there. Raises Refusal for one that git would not write."""
+        known = self._known.get(oid)
+        if known is not None:
+            return known
         raw, size = self.read(oid, "tree", limits.TREE_BYTES), len(oid) // 2
         found: list[Item] = []
         at = 0
@@ -104,7 +123,10 @@ class Objects:
                 raise Refusal(codes.TREE_NAME.code, f"tree {oid[:12]} is not what git writes")
             found.append(Item(raw[space + 1 : zero], mode.decode("ascii"), raw[zero + 1 : zero + 1 + size].hex()))
             at = zero + 1 + size
-        return tuple(found)
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        self._known[oid] = tuple(found)
+        return self._known[oid]
 
     def inside(self, tree: str, path: str) -> str | None:
         """The folder at a path below a tree; None where there is none."""
@@ -137,15 +159,21 @@ class Objects:
         return process.stdin, process.stdout  # type: ignore[return-value]
 
     def _line(self, answers: BinaryIO) -> str:
-        return answers.readline(200).decode("ascii", "replace").rstrip("\n")
+        line = answers.readline(200)
+        self._heard_s = time.monotonic()
+        return line.decode("ascii", "replace").rstrip("\n")
 
     def _broken(self, oid: str, kind: str) -> Exception:
-        if self._late.is_set():
-            return Unreachable(f"{self.where.shown}: objects could not be read within {TIMEOUT_S:g} s")
+        if self._late:
+            return Unreachable(f"{self.where.shown}: git said nothing of its objects for {SILENT_S:g} s")
         return Refusal(codes.COMMIT_UNREADABLE.code, f"{kind} {oid[:12]} is missing or damaged", subject=oid)
 
-    def _too_late(self) -> None:
-        self._late.set()
-        for process in (self._sizes, self._contents):
-            if process is not None:
-                process.kill()
+    def _watch(self) -> None:
+        """End both when nothing was heard for too long; whoever reads then finds an end and no answer."""
+        while not self._over.wait(min(1.0, SILENT_S / 2)):
+            if time.monotonic() - self._heard_s > SILENT_S:
+                self._late = True
+                for process in (self._sizes, self._contents):
+                    if process is not None:
+                        process.kill()
+                return

@@ -105,9 +105,11 @@ async def test_a_mirror_is_believed_in_nothing_but_documents_that_follow(site: S
     async with mirror(files) as url, site.agent() as agent:
         first = replace(site.chain.root, version=2, fleet=site.chain.fleet, mirrors=(url,))
         await agent.beats._roots((seal_root(first, PERSON),))
+        alarms = agent.alarms.now()
         files["3.json"] = HOSTILE[name](agent.memory.host.chain)
         assert await agent.mirrors.look() == 0
         assert agent.memory.host.chain.root.version == 2
+        assert agent.alarms.now() == alarms, "whoever holds a mirror alarms nobody"
         files["3.json"] = stolen(agent.memory.host.chain, 3).encode()
         assert await agent.mirrors.look() == 1, "and it goes on when the mirror does"
 

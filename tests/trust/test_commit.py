@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gridops.base.codes import commits as codes
 from gridops.base.errors import Refusal
@@ -185,6 +187,11 @@ def test_a_key_that_only_the_commit_itself_brings_is_named_as_that() -> None:
 def test_without_anybody_who_may_change_nobody_signed() -> None:
     nobody = genesis(seal_root(root(), person("mira.root")))
     assert verdict(signed(PLAIN, MIRA), nobody) == "commit_key"
+
+
+@given(st.binary(max_size=300) | st.binary(max_size=80).map(lambda raw: signed(PLAIN, MIRA)[:-20] + raw))
+def test_whatever_bytes_there_are_the_answer_is_a_signer_or_a_refusal_with_a_page(raw: bytes) -> None:
+    assert verdict(raw) in ALL | {"mira"}
 
 
 # --- beside git and ssh-keygen
