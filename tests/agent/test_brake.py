@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from gridops.base import limits
 from gridops.base.codes import protocol as codes
 from gridops.base.ids import Digest, ReplicaId
 from gridops.base.record import digest_of
-from gridops.model.action import Drain
+from gridops.model.action import Drain, Operate
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.fence import new_fence
 from gridops.protocol.messages import Authority
@@ -50,10 +51,18 @@ class Crowd:
             drain_ms=warm.drain_ms,
         )
 
+    def operate(self, n: int, authority: Authority, **changes: Any) -> str | None:
+        """New terms for model `n`; the code of a refusal, or None where they hold."""
+        return self._ordered(replace(b.operate(), **{**self._model(n), **changes}), authority)
+
     def drain(self, n: int, authority: Authority | None = None) -> str | None:
         """Drains model `n`, without an authority by an approval; the code of a refusal, or None where it begins."""
-        incarnation = Digest(f"sha256:{n:064x}")
-        action: Drain = replace(b.drain(), incarnation=incarnation, replica=ReplicaId(f"coder/{n + 1}"))
+        return self._ordered(replace(b.drain(), **self._model(n)), authority)
+
+    def _model(self, n: int) -> dict[str, Any]:
+        return {"incarnation": Digest(f"sha256:{n:064x}"), "replica": ReplicaId(f"coder/{n + 1}")}
+
+    def _ordered(self, action: Drain | Operate, authority: Authority | None) -> str | None:
         self.seq += 1
         body = b.body(self.seq, self.prev, action)
         self.prev = digest_of(body)
@@ -109,6 +118,27 @@ def test_draining_what_drains_already_does_not_count(crowd: Crowd) -> None:
     for _ in range(limits.STANDING_STOPS + 1):
         assert crowd.drain(0, b.STANDING) is None
     assert len(crowd.host.brake.stops_ms) == 1
+
+
+RELABELS: dict[str, dict[str, Any]] = {
+    "another name": {"replica": ReplicaId("chat/1")},
+    "no id of its own": {"serves": ()},
+    "the id of another": {"serves": ("chat",)},
+}
+
+
+@pytest.mark.parametrize("change", RELABELS.values(), ids=RELABELS.keys())
+def test_new_names_by_standing_permission_take_models_out_of_service_too(crowd: Crowd, change: dict[str, Any]) -> None:
+    """What nobody can ask for any more is gone for its callers, and under another name an approval of that one's end
+    would speak for it."""
+    said = [crowd.operate(n, b.STANDING, **change) for n in range(MODELS)]
+    assert said == [None] * limits.STANDING_STOPS + [codes.BRAKE.code] * 2
+    assert crowd.drain(MODELS - 1, b.STANDING) == codes.BRAKE.code, "one brake for both"
+
+
+def test_new_terms_that_take_nothing_away_are_not_braked(crowd: Crowd) -> None:
+    assert [crowd.operate(n, b.STANDING, serves=("coder", "more")) for n in range(MODELS)] == [None] * MODELS
+    assert crowd.host.brake == Brake()
 
 
 def test_the_brake_outlives_the_agent(site: Site) -> None:

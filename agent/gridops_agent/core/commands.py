@@ -155,7 +155,7 @@ def began(host: Host, event: Began, now_ms: int) -> Answer:
         case Unload():
             return host, (Act(event.body),)
         case Operate():
-            return _operate(host, action, event.body, now_ms)
+            return _operate(host, action, command, now_ms)
         case _:
             assert_never(action)
 
@@ -178,13 +178,21 @@ def _drain(host: Host, drain: Drain, command: Command, now_ms: int) -> Answer:
         # A drained residency is not kept alive any more: its retry is off.
         held = replace(held, state=ResidencyState.DRAINING, since_ms=now_ms, retry_at_ms=None, offload=False)
         host = touch(replace(host, held=put(host.held, held.body, held)), held.warm.devices)
-        if command.standing:
-            host = replace(host, brake=Brake(stops_ms=(*host.brake.within(now_ms), now_ms)))
+        host = _counted(host, command, now_ms)
     return host, (Act(body), BeatSoon())
 
 
-def _operate(host: Host, operate: Operate, body: Digest, now_ms: int) -> Answer:
-    held = host.held[operate.incarnation]
+def _counted(host: Host, command: Command, now_ms: int) -> Host:
+    """What standing permission takes out of service counts for the brake."""
+    if not command.standing:
+        return host
+    return replace(host, brake=Brake(stops_ms=(*host.brake.within(now_ms), now_ms)))
+
+
+def _operate(host: Host, operate: Operate, command: Command, now_ms: int) -> Answer:
+    held, body = host.held[operate.incarnation], digest_of(command.body)
+    if local.takes_away(held, operate):
+        host = _counted(host, command, now_ms)
     called = (operate.replica, operate.profile)
     renamed = None if called == (held.warm.replica, held.warm.profile) else called
     new = replace(held, serves=operate.serves, restart=operate.restart, drain_ms=operate.drain_ms, renamed=renamed)

@@ -19,7 +19,7 @@ from gridops.model.profile import Artifact
 from gridops.model.snapshot import DeviceReport, ResidencyState
 from gridops.protocol.fence import uncatalogued
 from gridops_agent.core import guesses
-from gridops_agent.core.state import Command, Host
+from gridops_agent.core.state import Command, Held, Host
 
 _NOT_SERVING = (ResidencyState.DRAINING, ResidencyState.FAILED, ResidencyState.OFFLOADED)
 ON_GRAPHICS = frozenset({"metal", "mps"})
@@ -68,7 +68,7 @@ def _ceilings(host: Host, command: Command, now_ms: int) -> No | None:
         case Drain():
             return _present(host, action.incarnation) or _braked(host, command, action, now_ms)
         case Operate():
-            return _present(host, action.incarnation)
+            return _present(host, action.incarnation) or _braked(host, command, action, now_ms)
         case Unload():
             return _may_unload(host, action)
 
@@ -199,10 +199,17 @@ def _present(host: Host, incarnation: Digest) -> No | None:
     return host_codes.NO_RESIDENCY.code, f"no residency {incarnation} is on this host"
 
 
-def _braked(host: Host, command: Command, drain: Drain, now_ms: int) -> No | None:
+def takes_away(held: Held, action: Drain | Operate) -> bool:
+    """It takes something out of service: the model, an id that callers know it by, or the name by which people did."""
+    if isinstance(action, Drain):
+        return held.state is not ResidencyState.DRAINING
+    return action.replica != held.replica or not set(held.serves) <= set(action.serves)
+
+
+def _braked(host: Host, command: Command, action: Drain | Operate, now_ms: int) -> No | None:
     """What no person approved is bounded here, by the host, because the controller may be the one to fear."""
     counted = host.brake.within(now_ms)
-    if not command.standing or host.held[drain.incarnation].state is ResidencyState.DRAINING:
+    if not command.standing or not takes_away(host.held[action.incarnation], action):
         return None
     if len(counted) < limits.STANDING_STOPS:
         return None
