@@ -2,7 +2,7 @@
 
 By the documented `POST /upload/image`. The name is the digest of the content, so that nothing that a queued prompt
 names is ever replaced; the folder is made from the caller's key, which no other caller knows, so that nobody can name
-another's picture. Called by `front_prompts`. Keeps nothing: the service does, until a person clears its input folder.
+another's picture. Called by `front_results`. Keeps nothing: the service does, until a person clears its input folder.
 """
 
 from __future__ import annotations
