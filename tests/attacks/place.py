@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,12 +49,14 @@ from gridops_agent.core.state import Handle, Host
 from gridops_agent.ledger import Ledger
 from gridops_agent.ledger_rows import Identity, Rows, rows_of
 from gridops_agent.memory import Memory
+from tests.attacks.durable import durable
 from tests.controller.fleet import FakeClock
 from tests.protocol import build as b
 
 Answer = Callable[[Beat], str]
+CPU = DeviceReport(id=DeviceId("cpu0"), kind=DeviceKind.CPU, total_bytes=3 << 30)
 DEVICES = (
-    DeviceReport(id=DeviceId("cpu0"), kind=DeviceKind.CPU, total_bytes=3 << 30),
+    CPU,
     DeviceReport(id=DeviceId("gpu0"), kind=DeviceKind.GPU, total_bytes=10_000),
 )
 SAYS = Readings(
@@ -112,15 +113,20 @@ class Place:
         chain: RootChain = b.CHAIN,
         host: HostId = b.HOST,
         signer: MachineSigner = b.HOST_SIGNER,
+        *,
+        clock: FakeClock | None = None,
+        devices: tuple[DeviceReport, ...] = DEVICES,
     ) -> None:
         self.folder = folder
         self.identity = Identity(fleet=chain.fleet, host=host, host_key=signer.public.text)
         self.signer = signer
-        self.clock = FakeClock(wall=b.NOW, mono=1_000_000)
+        self.clock = clock or FakeClock(wall=b.NOW, mono=1_000_000)
+        self.devices = devices
         self.wire = Wire()
         self.effects: tuple[Effect, ...] = ()
         self.started: list[Digest] = []
         """Commands whose effect was allowed to start, in order."""
+        self.cached: set[Digest] = set()
         self.catalog: int | None = None
         """Which version commands say that they were made under."""
         self.heartbeats: list[Heartbeat] = []
@@ -150,7 +156,7 @@ class Place:
         talk = _Talk(self.memory, self.hours, self.signer, _Ears(self), "https://controller.example")  # type: ignore[arg-type]
         talk.wire = self.wire
         self.beats = talk
-        self.tell(Measured(DEVICES))
+        self.tell(Measured(self.devices))
         found = {body: Found(gone=False, handle=held.handle) for body, held in host.held.items()}
         self.tell(Resumed(found))
 
@@ -172,7 +178,7 @@ class Place:
         self.effects = ()
         self.wire.answer = self._kept(answer if callable(answer) else lambda _: answer)
         try:
-            self._runner.run(self.beats.beat(lambda: SAYS, "0.1.0"))
+            self._runner.run(self.beats.beat(lambda: replace(SAYS, cached=tuple(sorted(self.cached))), "0.1.0"))
         except Refusal as refusal:
             return [refusal.code]
         codes = [e.code for e in self.effects if isinstance(e, Warn)]
@@ -198,6 +204,7 @@ class Place:
             for event in (Placed(body, 18_300), Spawned(body, handle), Listed(body, replace(handle, settled=True))):
                 self.tell(event)
         elif isinstance(action, Load | Drain | Unload):
+            self.cached |= {f.sha256 for f in action.artifact.files} if isinstance(action, Load) else set()
             self.tell(Ended(body, Outcome.SUCCEEDED))
 
     # -- what somebody with the controller's key says -----------------------------------------------------------------
@@ -256,11 +263,7 @@ class Place:
 
     def durable(self) -> str:
         """Every byte of the ledger's files."""
-        found = hashlib.sha256()
-        for file in sorted(self.folder.iterdir()):
-            if not file.name.endswith("-shm"):  # SQLite's index of the log: no content, and not durable
-                found.update(file.name.encode() + file.read_bytes())
-        return found.hexdigest()
+        return durable(self._path)
 
     def rows(self) -> Rows:
         return rows_of(self.host)
