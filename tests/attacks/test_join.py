@@ -1,7 +1,8 @@
 """Somebody has seen a join token: what it yields is an entry that waits for a person, and nothing more.
 
 Every attack is a request to join, posted to a real controller that stands on a journal file. What is refused leaves
-every byte of the journal as it was; none of it admits a host, and no refusal uses the invitation up for the true machine.
+every byte of the journal as it was. None of it admits a host, and no refusal uses the invitation up for the true
+machine.
 """
 
 from __future__ import annotations
