@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.load import stages
+from bench.load.plans import plans
 from bench.load.site import Crowded, Process
 
 STAGES = {
@@ -31,7 +32,8 @@ STAGES = {
     "commands": (stages.commands,),
     "receipts": (stages.receipts,),
     "failover": (stages.failover,),
-    "all": (stages.commands, stages.beats, stages.stress, stages.receipts, stages.failover),
+    "start": (stages.start,),
+    "all": (stages.commands, stages.beats, stages.stress, stages.receipts, stages.failover, stages.start),
 }
 
 
@@ -58,15 +60,19 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="bench.load", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stage", choices=sorted(STAGES))
+    parser.add_argument("stage", choices=[*STAGES, "plan"])
     parser.add_argument("--hosts", type=int, default=1_000)
     parser.add_argument("--models", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rate", type=float)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--every", default="10s")
     parser.add_argument("--profile", type=Path)
     parser.add_argument("--log", action="store_true", help="the controller's log at the end, on stderr")
     chosen = parser.parse_args(arguments)
+    if chosen.stage == "plan":
+        plans()
+        return
     folder = Path(tempfile.mkdtemp(prefix="load-"))
     try:
         asyncio.run(run(chosen, folder))

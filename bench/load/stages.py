@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.load.crowd import GREETING_AT_ONCE, Crowd, now_ms
+from bench.load.history import lengthen
 from bench.load.line import request_of
 from bench.load.site import Crowded, Process, Usage
 from gridops.base.record import to_bytes
@@ -264,3 +265,22 @@ def decided_since(journal: Path, since_ms: int) -> str:
         sum(kind == wanted for kind, _, _ in rows_of(journal, since_ms)) for wanted in ("body_queued", "target_set")
     ]
     return ", ".join(str(count) for count in counts)
+
+
+async def start(site: Site) -> None:
+    """A journal of a million rows: from the start of the process to the first heartbeat that it answers."""
+    process, fleet = site.process, site.fleet
+    await site.crowd.leave()
+    process.end()
+    began = time.monotonic()
+    rows = await asyncio.to_thread(lengthen, fleet.state, fleet.chain.root.controller_epoch, site.chosen.rows)
+    size = site.journal.stat().st_size >> 20
+    print(f"start on a journal of {rows} rows, {size} MiB, made in {time.monotonic() - began:.0f} s")
+    began = time.monotonic()
+    process.start()
+    listens = time.monotonic() - began
+    seat = await site.crowd.sit(process.url, next(iter(fleet.agents.values())))
+    await seat.talk()
+    used = process.usage()
+    say("listens, and has answered a host", f"{listens:.2f} s, {time.monotonic() - began:.2f} s", "< 5 s")
+    say("controller", f"{used.cpu_s:.2f} CPU s, {used.rss_mib:.0f} MiB")
