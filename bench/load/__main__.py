@@ -41,7 +41,7 @@ async def run(chosen: argparse.Namespace, folder: Path) -> None:
     began = time.monotonic()
     fleet = Crowded(folder, chosen.hosts, chosen.models, every=chosen.every)
     fleet.found()
-    site = stages.Site(fleet, Process(fleet, chosen.profile), chosen)
+    site = stages.Site(fleet, Process(fleet, chosen.profile, chosen.code), chosen)
     site.process.start()
     try:
         print(f"{chosen.hosts} hosts, {chosen.models} models; ready to begin after {time.monotonic() - began:.1f} s")
@@ -68,6 +68,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--every", default="10s")
     parser.add_argument("--profile", type=Path)
+    parser.add_argument("--code", type=Path, help="a checkout whose controller is measured instead of this one's")
     parser.add_argument("--log", action="store_true", help="the controller's log at the end, on stderr")
     chosen = parser.parse_args(arguments)
     if chosen.stage == "plan":

@@ -15,7 +15,7 @@ from bench.load.site import Crowded
 from gridops.controller.clock import MachineClock
 from tests.controller.fleet import DEFAULT, Desk, run
 
-CASES = ((50, 20, "< 100 ms"), (500, 200, "< 2000 ms"), (1_000, 20, ""))
+CASES = ((5, 2, "the first of a process"), (50, 20, "< 100 ms"), (500, 200, "< 2000 ms"), (1_000, 20, ""))
 """Hosts, models, and what is wanted."""
 
 

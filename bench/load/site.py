@@ -46,7 +46,8 @@ configs:
 """
 _WATCH = "import sys; from gridops.cli.entry import main; sys.exit(main())"
 _PROFILED = (
-    "import cProfile, sys; from gridops.cli.entry import main; p = cProfile.Profile(); p.enable(); code = main(); "
+    "import cProfile, sys, time; from gridops.cli.entry import main; "
+    "p = cProfile.Profile(time.process_time); p.enable(); code = main(); "
     "p.disable(); p.dump_stats({file!r}); sys.exit(code)"
 )
 
@@ -140,10 +141,14 @@ class Usage:
 class Process(Watch):
     """The controller's process on a crowded fleet."""
 
-    def __init__(self, fleet: Fleet, profile: Path | None = None) -> None:
+    def __init__(self, fleet: Fleet, profile: Path | None = None, code: Path | None = None) -> None:
+        """`code`: another checkout whose controller runs instead, for a before beside an after."""
         super().__init__(fleet)
         self.port = 0
         self._profile = profile
+        self._env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        if code is not None:
+            self._env["PYTHONPATH"] = os.pathsep.join((str(code), str(code / "agent")))
 
     def start(self, *flags: str) -> None:
         """Start it and wait for its address; the same one again after a kill, as a service has."""
@@ -156,7 +161,7 @@ class Process(Watch):
                 cwd=self.fleet.path,
                 stdout=out,
                 stderr=out,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env=self._env,
             )
         self.url = self._wait_for_url()
         self.port = urlsplit(self.url).port or 0
