@@ -108,25 +108,23 @@ class Crowd:
 
     async def live(self, until: Callable[[], bool], most_s: float) -> bool:
         """Everybody polls as it is told, until a question is answered with yes; whether it was in time."""
-        tasks = [asyncio.create_task(self._lives(seat)) for seat in self.seats]
+        over = asyncio.Event()
+        tasks = [asyncio.create_task(self._lives(seat, over)) for seat in self.seats]
         end = time.monotonic() + most_s
-        try:
-            while not until() and time.monotonic() < end:
-                for task in tasks:
-                    if task.done():
-                        task.result()
-                await asyncio.sleep(0.05)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        # Who was cancelled in the middle of a poll has an answer on its way: it is not waited for by the next one.
+        while not until() and time.monotonic() < end:
+            await asyncio.wait(tasks, timeout=0.05, return_when=asyncio.FIRST_EXCEPTION)
+            if any(task.done() for task in tasks):
+                break
+        # Nobody is cut off in the middle of a poll: its answer would meet the next one.
+        over.set()
+        await asyncio.gather(*tasks)
         return until()
 
-    async def _lives(self, seat: Seat) -> None:
-        while True:
-            wait_s = await asyncio.shield(seat.talk())
-            await asyncio.sleep(wait_s)
+    async def _lives(self, seat: Seat, over: asyncio.Event) -> None:
+        while not over.is_set():
+            wait_s = await seat.talk()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), wait_s)
 
     async def drive(self, rate: float, seconds: float) -> Driven:
         """So many heartbeats a second, one host after the other."""
