@@ -55,6 +55,8 @@ from gridops_agent.core.report import Readings, heartbeat
 from gridops_agent.core.state import Host
 
 MIB = 1 << 20
+SIGNED_CONTEXT = 2048
+"""The most that a catalog of the lab admits, where there is one."""
 CPU0 = DeviceId("cpu0")
 WAIT_MS = 10_000
 """So long an answer is waited for."""

@@ -35,6 +35,8 @@ class Options:
     automatic: bool = True
     """Automatic for everything; else people apply what is proposed."""
     cooldown_ms: int = 0
+    catalog: bool = False
+    """People have signed what may run; what they commit sometimes goes beyond it."""
     disruptions: int = 0
     """So many replicas may be disrupted at once by what is not repair; 0: no such budget."""
     commit_every_ms: int = 40_000
@@ -132,6 +134,7 @@ def draw(seed: int) -> Options:
         disruptions=dice.one_of((0, 0, 1, 2)),
         host_mib=dice.one_of((1000, 3072, 3072)),
         rollouts_ppm=dice.one_of((0, 500_000)),
+        catalog=dice.happens(300_000),
     )
 
 
@@ -146,6 +149,7 @@ def draw_talk(seed: int) -> Options:
         heal_ms=150_000,
         hosts=dice.between(1, 3),
         laptops=0,
+        catalog=False,
         beat_ms=dice.one_of((2_000, 5_000)),
         cut_every_ms=dice.one_of((0, 20_000, 40_000)),
         restore_every_ms=dice.one_of((0, 0, 40_000)),

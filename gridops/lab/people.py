@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gridops.base.errors import Bug, Busy, Refusal
-from gridops.base.ids import CommitId, HostId, PersonName, PlanId, ProfileName
+from gridops.base.ids import CommitId, Digest, EngineName, HostId, PersonName, PlanId, ProfileName
 from gridops.base.units import render_instant
 from gridops.controller.core.intend import Found
 from gridops.files.load import check, load_tightening
@@ -18,14 +18,18 @@ from gridops.files.tree import MemoryTree
 from gridops.lab.agenda import EPOCH_MS
 from gridops.lab.dice import Dice
 from gridops.lab.head import SCOPE, Head, drive
-from gridops.lab.host import signer_of
+from gridops.lab.host import SIGNED_CONTEXT, signer_of
 from gridops.lab.options import Options
+from gridops.model.catalog import Catalog, Entry, Files
 from gridops.model.plan import Plan, ReadSet
+from gridops.model.profile import Artifact, ArtifactFile
 from gridops.trust.approval import Approval, seal_approval
 from gridops.trust.approved import tree_of
+from gridops.trust.catalog import content
 from gridops.trust.found import Founders, first_root
 from gridops.trust.keys import MachineSigner, PersonSigner
 from gridops.trust.operator import OperatorRequest, Verb, seal_operator
+from gridops.trust.release import seal_catalog
 from gridops.trust.root import genesis, seal_root
 
 MIRA = PersonName("mira")
@@ -61,13 +65,14 @@ class Keys:
 class Repository:
     """The operators' files and their newest commit."""
 
-    def __init__(self, options: Options, root: str) -> None:
+    def __init__(self, options: Options, keys: Keys) -> None:
         self.options = options
         self.replicas = {ProfileName(f"model-{n}"): 1 for n in range(1, options.profiles + 1)}
         self.contexts = dict.fromkeys(self.replicas, 2048)
         self.mode = "automatic" if options.automatic else "recommend"
         self.drains: set[HostId] = set()
-        self._root = root
+        self._root = keys.root
+        self._catalog = _signed(options, keys) if options.catalog else None
         self._commits = 0
         self.tip = self.commit("begin")
 
@@ -84,7 +89,9 @@ class Repository:
         if checked.intent is None:
             raise Bug(f"the lab's own files are wrong: {[str(p) for p in checked.problems]}")
         intent = replace(checked.intent, commit=CommitId(name), subject=subject, dirty=False)
-        self.tip = Found(CommitId(name), subject, "mira", intent, (), mode, drains, (self._root,))
+        self.tip = Found(
+            CommitId(name), subject, "mira", intent, (), mode, drains, (self._root,), catalog=self._catalog
+        )
         return self.tip
 
     def _files(self) -> dict[str, bytes | str]:
@@ -107,6 +114,8 @@ class Repository:
             ),
             "fleet.d/hosts.yaml": f"{HEADER}Hosts\n{defaults}\nhosts:\n{hosts}",
         }
+        if self._catalog is not None:
+            files["policies/trust/root/1.json"], files["policies/trust/catalog.json"] = self._root, self._catalog
         for name in self.hosts:
             key = signer_of(name).public.text
             files[f"fleet.d/keys/{name}.yaml"] = f"{HEADER}HostKey\nhost: {name}\nkey: {key}\n"
@@ -130,16 +139,42 @@ class Repository:
         return f"    disruptions: [{{reasons: [{reasons}], max: {most}}}]\n" if most else ""
 
     def _profile(self, name: ProfileName, replicas: int) -> str:
-        sha = hashlib.sha256(name.encode()).hexdigest()
+        file = file_of(name)
         return (
             f"{HEADER}Profile\nname: {name}\nreplicas: {replicas}\n"
             "timing: {load: 2s, warm: 3s, min_residency: 0ms, scale_down_after: 0ms, drain: 5s}\n"
             "restart: {max: 3, per: 2m, backoff: 1s}\n"
             f"configs:\n  q4:\n    engine: llama.cpp\n    backends: [cpu]\n"
-            f"    artifact: {{format: gguf, files: [{{path: {name}.gguf, sha256: sha256:{sha}, size: 100MiB}}]}}\n"
+            f"    artifact: {{format: gguf, files: [{{path: {file.path}, sha256: {file.sha256}, size: 100MiB}}]}}\n"
             f"    context: {self.contexts[name]}\n    lanes: 1\n"
             f"    footprint: {{source: declared, device: {self.options.replica_mib}MiB}}\n"
         )
+
+
+def file_of(name: str) -> ArtifactFile:
+    """The one file of a model."""
+    sha = hashlib.sha256(name.encode()).hexdigest()
+    return ArtifactFile(path=f"{name}.gguf", sha256=Digest(f"sha256:{sha}"), size_bytes=100 << 20)
+
+
+def _signed(options: Options, keys: Keys) -> str:
+    """A catalog with every model, none with more context than `SIGNED_CONTEXT`."""
+    files = [file_of(f"model-{n}") for n in range(1, options.profiles + 1)]
+    entries = tuple(
+        Entry(
+            name=file.path.removesuffix(".gguf"),
+            engine=EngineName("llama.cpp"),
+            backends=("cpu",),
+            artifacts=(Files(name=file.path, content=content(Artifact(format="gguf", files=(file,)))),),
+            context=SIGNED_CONTEXT,
+            lanes=1,
+            device_bytes=options.replica_mib << 20,
+            host_bytes=0,
+        )
+        for file in files
+    )
+    fleet = genesis(keys.root).fleet
+    return seal_catalog(Catalog(fleet=fleet, version=1, issued_ms=EPOCH_MS, entries=entries), keys.person)
 
 
 class People:

@@ -7,8 +7,6 @@ made to hold. Whoever gives memory back too early is found by it.
 
 from __future__ import annotations
 
-import hashlib
-
 from gridops.base.ids import ConfigName, Digest, EngineName, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.controller.core import rows as r
 from gridops.controller.core.observe import unseen_success
@@ -18,10 +16,11 @@ from gridops.controller.writer import Writer
 from gridops.lab.dice import Dice
 from gridops.lab.head import Head, Surroundings
 from gridops.lab.host import CPU0, MIB
+from gridops.lab.people import file_of
 from gridops.model.action import Action, Drain, Load, Unload, Warm
 from gridops.model.plan import Launch
 from gridops.model.policy import ActionClass
-from gridops.model.profile import Artifact, ArtifactFile, Restart
+from gridops.model.profile import Artifact, Restart
 from gridops.model.snapshot import Ownership, Residency, ResidencyState
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Authority, AuthorityKind, GrantMode
@@ -163,8 +162,7 @@ def _away(held: Residency, host: HostId, dice: Dice) -> Action | None:
 
 
 def _files(n: int) -> Artifact:
-    sha = Digest("sha256:" + hashlib.sha256(f"model-{n}".encode()).hexdigest())
-    return Artifact(format="gguf", files=(ArtifactFile(path=f"model-{n}.gguf", sha256=sha, size_bytes=100 * MIB),))
+    return Artifact(format="gguf", files=(file_of(f"model-{n}"),))
 
 
 def _start(host: HostId, n: int, device_bytes: int) -> Warm:

@@ -43,7 +43,7 @@ class Stage(ABC):
         self.watchers = Watchers()
         self.nemesis = Nemesis(options, self.agenda, self.trace, self.net)
         self.keys = Keys.made()
-        self.repository = Repository(options, self.keys.root)
+        self.repository = Repository(options, self.keys)
         self._look_ms = 0
         self._quiet: tuple[int, int] | None = None
         """Since when nothing has been left to do, and how many commands there were then."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from gridops.base.ids import Digest, HostId
 from gridops.lab.broken import Broken
-from gridops.lab.host import MIB, LabHost
+from gridops.lab.host import MIB, SIGNED_CONTEXT, LabHost
 from gridops.protocol.messages import Term
 
 
 class Watchers:
-    """Rules S1 to S5 over what hosts do."""
+    """Rules S1 to S5, S9 and S11 over what hosts do."""
 
     def __init__(self) -> None:
         self._heads: dict[HostId, tuple[int, Digest]] = {}
@@ -24,6 +24,7 @@ class Watchers:
         self._room(at)
         self._reserved(at)
         self._one_process(at)
+        self._signed(at)
         self._term(at)
         self._one_body(at)
 
@@ -37,6 +38,13 @@ class Watchers:
         for process in at.processes.living.values():
             if process.body not in at.host.held:
                 raise Broken("S2", f"{at.name} runs process {process.pid} of {process.body}, which it does not hold")
+
+    def _signed(self, at: LabHost) -> None:
+        """Where people signed what may run, nothing runs with more context than that: nothing was there before it."""
+        for held in at.host.held.values() if at.around.options.catalog else ():
+            asked = held.warm.launch.context
+            if asked > SIGNED_CONTEXT and at.processes.of(held.body) is not None:
+                raise Broken("S9", f"{at.name} runs {held.replica} with context {asked}, and nobody signed that")
 
     def _one_process(self, at: LabHost) -> None:
         bodies = [p.body for p in at.processes.living.values()]

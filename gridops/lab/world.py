@@ -12,6 +12,7 @@ from gridops.controller.service import Controller
 from gridops.lab.broken import Broken
 from gridops.lab.head import SCOPE, Head
 from gridops.lab.head import Surroundings as HeadSurroundings
+from gridops.lab.host import SIGNED_CONTEXT
 from gridops.lab.people import People
 from gridops.lab.stage import Stage
 from gridops.model.snapshot import ResidencyState
@@ -36,6 +37,9 @@ class World(Stage):
         room = self.options.hosts * (self.options.host_mib * 6 // 10 // self.options.replica_mib)
         for profile, count in self.repository.replicas.items():
             self.repository.replicas[profile] = min(count, room // len(self.repository.replicas))
+        if self.options.catalog:
+            contexts = self.repository.contexts
+            self.repository.contexts = {name: min(context, SIGNED_CONTEXT) for name, context in contexts.items()}
         self.repository.commit("heal")
 
     def whole(self) -> None:
