@@ -142,6 +142,7 @@ def draw_talk(seed: int) -> Options:
     """The options of a seed of the world in which nobody plans."""
     drawn = draw(seed)
     dice = Dice(seed, "talk")
+    restored = dice.happens(333_000)
     return replace(
         drawn,
         talk=True,
@@ -152,7 +153,9 @@ def draw_talk(seed: int) -> Options:
         catalog=False,
         beat_ms=dice.one_of((2_000, 5_000)),
         cut_every_ms=dice.one_of((0, 20_000, 40_000)),
-        restore_every_ms=dice.one_of((0, 0, 40_000)),
+        restore_every_ms=40_000 if restored else 0,
+        # A controller that forgot how fast its clock once was is not believed until that time has come: an hour.
+        clock_step_every_ms=0 if restored else drawn.clock_step_every_ms,
     )
 
 
