@@ -6,6 +6,7 @@ Which commits lie between is git's answer, and is believed only as far as each o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -23,6 +24,8 @@ from gridops.files.survey import survey
 from gridops.trust.commit import Commit, read_commit, signed_by
 from gridops.trust.line import Line, Position, Step, follow, restricted, root_documents
 from gridops.trust.root import TRUST, RoleKey, RootChain
+
+_TREE = re.compile(rb"tree ([0-9a-f]{40}|[0-9a-f]{64})\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,12 @@ def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:
     try:
         with Objects(checkout.where) as objects:
             at, ahead = _beginning(checkout, objects, tip, base)
-            trust = _trust_of(objects, _tree(checkout, at.commit))
-            for commit, raw in zip(ahead, objects.each(ahead, "commit", limits.COMMIT_BYTES), strict=True):
-                step, trust = _step(objects, at, read_commit(commit, raw), trust)
-                at = follow(at, step)
-            survey(objects, _tree(checkout, tip))
+            tree = _tree_of(at.commit, _raw(objects, at.commit))
+            for name, raw in zip(ahead, objects.each(ahead, "commit", limits.COMMIT_BYTES), strict=True):
+                commit = read_commit(name, raw)
+                at = follow(at, _step(objects, at, commit, tree))
+                tree = commit.tree
+            survey(objects, tree)
     except Refusal as refusal:
         return Line(base.commit, tip, refusal=refusal)
     return Line(base.commit, tip, at.signers)
@@ -74,7 +78,8 @@ def signer_of(checkout: Checkout, commit: CommitId) -> RoleKey:
     """Who signed one commit, by the documents of its parent. Raises Refusal; a first commit has nobody to ask."""
     with Objects(checkout.where) as objects:
         found = read_commit(commit, _raw(objects, commit))
-        before = _trust_of(objects, _tree(checkout, found.parents[0])) if found.parents else None
+        parent = found.parents[0] if found.parents else None
+        before = _trust_of(objects, _tree_of(parent, _raw(objects, parent))) if parent is not None else None
         standing = _standing(objects, before, {})
         if standing is None:
             raise Refusal(codes.COMMIT_KEY.code, f"no root document stood before commit {commit[:12]}")
@@ -90,7 +95,10 @@ def commits_between(checkout: Checkout, base: CommitId, tip: CommitId) -> tuple[
             what = f"commit {tip[:12]} lies before {base[:12]}, which was accepted"
             raise Refusal(codes.COMMIT_REWOUND.code, what, subject=tip)
         raise _off_line(base, tip)
-    found = _first_parents(checkout, tip, f"^{base}")
+    most = limits.COMMITS_PER_INTAKE
+    found = _first_parents(checkout, tip, most + 1, f"^{base}")
+    if len(found) > most:
+        raise _too_many(tip)
     # Where a line was merged the wrong way round, the last commit before it is not `base`; the first step notices.
     return found
 
@@ -101,11 +109,12 @@ def _beginning(
     """Where to start from, and what comes after it."""
     if base.commit is not None:
         return Position(base.commit, base.chain, base.roots), commits_between(checkout, base.commit, tip)
-    ahead = _first_parents(checkout, tip)
+    most = limits.COMMITS_PER_INTAKE
+    ahead = _first_parents(checkout, tip, most + 1)
     known: dict[str, tuple[RootChain, tuple[str, ...]] | None] = {}
     began: Position | None = None
     for back in range(len(ahead) - 1, -1, -1):
-        here = _standing(objects, _trust_of(objects, read_commit(ahead[back], _raw(objects, ahead[back])).tree), known)
+        here = _standing(objects, _trust_of(objects, _tree_of(ahead[back], _raw(objects, ahead[back]))), known)
         if here is None:
             break  # nobody had a say before the first root document: the commit that brought it is where it begins
         began = Position(ahead[back], *here)
@@ -114,6 +123,8 @@ def _beginning(
     if began is None:
         what = f"commit {tip[:12]} holds no root document, or none that holds"
         raise Refusal(codes.TRUST_DOCUMENTS.code, what, subject=tip)
+    if began.signed and len(ahead) > most:
+        raise _too_many(tip)
     return began, ahead[ahead.index(began.commit) + 1 :]
 
 
@@ -129,19 +140,19 @@ def _standing(
     return known[trust]
 
 
-def _step(objects: Objects, at: Position, commit: Commit, before: str | None) -> tuple[Step, str | None]:
+def _step(objects: Objects, at: Position, commit: Commit, before: str) -> Step:
+    """A commit as the next step; `before` is the tree of the one behind it."""
     trust = _trust_of(objects, commit.tree)
     files: Mapping[str, bytes] | None = None
-    if trust != before:
+    if trust != _trust_of(objects, before):
         files = _files(objects, trust) if trust is not None else {}
     changed: tuple[str, ...] = ()
     if restricted(at.chain):
-        old = read_commit(at.commit, _raw(objects, at.commit)).tree
-        changed = tuple(islice(objects.changed(old, commit.tree), limits.FILES))
+        changed = tuple(islice(objects.changed(before, commit.tree), limits.FILES))
         if len(changed) == limits.FILES:
             what = f"commit {commit.id[:12]} touches {limits.FILES} files or more, which is more than are compared"
             raise Refusal(codes.TREE_SIZE.code, what)
-    return Step(commit, files, changed), trust
+    return Step(commit, files, changed)
 
 
 def _files(objects: Objects, trust: str) -> dict[str, bytes]:
@@ -161,22 +172,27 @@ def _files(objects: Objects, trust: str) -> dict[str, bytes]:
     return found
 
 
-def _first_parents(checkout: Checkout, tip: CommitId, *without: str) -> tuple[CommitId, ...]:
-    most = limits.COMMITS_PER_INTAKE
-    args = ("rev-list", "--first-parent", "--reverse", f"--max-count={most + 1}", tip, *without, "--")
-    found = tuple(CommitId(line) for line in ask(checkout.where, *args).text.split())
-    if len(found) > most:
-        raise Refusal(codes.COMMIT_TOO_MANY.code, f"commit {tip[:12]} is more than {most} commits ahead", subject=tip)
-    return found
+def _first_parents(checkout: Checkout, tip: CommitId, most: int, *without: str) -> tuple[CommitId, ...]:
+    """The newest so many, oldest first."""
+    args = ("rev-list", "--first-parent", "--reverse", f"--max-count={most}", tip, *without, "--")
+    return tuple(CommitId(line) for line in ask(checkout.where, *args).text.split())
+
+
+def _too_many(tip: CommitId) -> Refusal:
+    what = f"commit {tip[:12]} is more than {limits.COMMITS_PER_INTAKE} commits ahead"
+    return Refusal(codes.COMMIT_TOO_MANY.code, what, subject=tip)
 
 
 def _raw(objects: Objects, commit: CommitId) -> bytes:
     return objects.read(commit, "commit", limits.COMMIT_BYTES)
 
 
-def _tree(checkout: Checkout, commit: CommitId) -> str:
-    """The tree of a commit whose form nobody judges here."""
-    return ask(checkout.where, "rev-parse", "--verify", "--quiet", "--end-of-options", commit + "^{tree}").text
+def _tree_of(commit: CommitId, raw: bytes) -> str:
+    """The tree of a commit whose form nobody judges here: it was accepted, or lies before commits were signed."""
+    found = _TREE.match(raw)
+    if found is None:
+        raise Refusal(codes.COMMIT_MALFORMED.code, f"commit {commit[:12]} cannot be read: it names no tree")
+    return found[1].decode("ascii")
 
 
 def _trust_of(objects: Objects, tree: str) -> str | None:

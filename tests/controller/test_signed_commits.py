@@ -14,7 +14,7 @@ from gridops.controller import intake, views
 from gridops.controller.core.intend import Found, judge_commit, judge_unread
 from gridops.controller.core.modes import drains, permitted
 from gridops.controller.core.rows import IntentRefused
-from gridops.controller.lineage import known_roots
+from gridops.controller.lineage import Base, known_roots, line_to
 from gridops.controller.rebuild import rebuild
 from gridops.controller.service import Controller, state_dir
 from gridops.controller.start import ground, opening
@@ -27,6 +27,7 @@ from gridops.trust.approved import tree_of
 from gridops.trust.line import Line
 from gridops.trust.root import RoleName
 from tests.attacks.desk import JON, SignedDesk
+from tests.builders.commits import unsigned
 from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, OBSERVE, POLICIES, FakeClock, profile
 
 DRAIN = "apiVersion: gridops/v1\nkind: Drain\nhost: alpha\nreason: somebody says so\n"
@@ -327,6 +328,33 @@ def test_more_commits_than_are_verified_at_once_are_refused_by_name(
         desk.writer.push({"README.md": f"more {number}\n"}, desk.mira)
     desk.look()
     assert "commit_too_many" in desk.alarm()
+
+
+def test_what_lies_before_the_level_is_not_held_to_its_form_nor_counted(
+    signed: SignedDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history that another tool once wrote, and a long one: it ends where commits began to be signed."""
+    desk = signed
+    force, tree = desk.force, desk.writer.git("rev-parse", "main^{tree}")
+    old = desk.writer.tree_with({"policies/trust/root/2.json": None})
+    desk.writer.commit(unsigned([f"{desk.writer.git('rev-parse', force + '~1')}"], tree=old, more=[b"HG:extra a:b"]))
+    odd = desk.writer.tip
+    on = desk.writer.commit(unsigned([odd], tree=tree))
+    desk.writer.push({"README.md": "one\n"}, desk.mira)
+    desk.writer.push({"README.md": "two\n"}, desk.mira)
+    monkeypatch.setattr("gridops.base.limits.COMMITS_PER_INTAKE", 3)
+    nothing = Base(None, desk.chain, tuple(desk.roots))
+    line = line_to(desk.checkout, desk.writer.tip, nothing)
+    assert line.refusal is None, line.refusal
+    assert line_to(desk.checkout, desk.writer.tip, Base(odd, desk.fleet.chain, (desk.fleet.root_text,))).refusal is None
+    desk.writer.push({"README.md": "three\n"}, desk.mira)
+    desk.writer.push({"README.md": "four\n"}, desk.mira)
+    refused = line_to(desk.checkout, desk.writer.tip, nothing).refusal
+    assert refused is not None
+    assert refused.code == "commit_too_many"
+    assert line_to(desk.checkout, desk.writer.tip, Base(on, desk.chain, tuple(desk.roots))).refusal is not None
+    monkeypatch.undo()
+    assert line_to(desk.checkout, desk.writer.tip, nothing).refusal is None
 
 
 def test_a_remote_is_fetched_and_judged_as_the_checkout_is(signed: SignedDesk, tmp_path: Path) -> None:
