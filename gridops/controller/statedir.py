@@ -129,9 +129,7 @@ class StateDir:
         """Keep the MAC key of an invitation; a newer invitation of the same host replaces it."""
         folder = self.path / INVITES
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = folder / f"{host}.key"
-        path.unlink(missing_ok=True)
-        create_secret(path, key)
+        create_secret(folder / f"{host}.key", key, instead=True)
 
     def invite_key(self, host: HostId) -> bytes | None:
         path = self.path / INVITES / f"{host}.key"

@@ -22,13 +22,16 @@ _LOOSE = stat.S_IRWXG | stat.S_IRWXO
 _SECRET_BYTES = 1 << 20
 
 
-def create_secret(path: str | os.PathLike[str], content: bytes) -> None:
-    """Create a file (0600) in a directory of ours (0700, made if missing). Raises Failed if there is one already."""
+def create_secret(path: str | os.PathLike[str], content: bytes, *, instead: bool = False) -> None:
+    """Create a file (0600) in a directory of ours (0700, made if missing). Raises Failed if there is one already.
+
+    `instead`: it takes the place of one that is there, which stands until the new one does.
+    """
     target = Path(path)
     _own_directory(target.parent)
     try:
         with _alone_in(target.parent):
-            if os.path.lexists(target):
+            if not instead and os.path.lexists(target):
                 raise Failed(f"{target} exists already; nothing was changed")
             _create(target, content)
     except OSError as error:

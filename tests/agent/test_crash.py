@@ -14,9 +14,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
+import pytest
+
 from gridops.base.canon import digest_bytes
 from gridops.base.ids import Digest, ProfileName, nobody
 from gridops.base.record import digest_of
+from gridops.disk import failpoint
 from gridops.model.action import Evict, Load
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol.fence import open_heads
@@ -166,7 +169,8 @@ async def disk_recovered(site: Site) -> tuple[bool, bool]:
         site.seq, site.head = agent.memory.host.fence.head.seq, agent.memory.host.fence.head.body
         await until(lambda: not agent.memory.host.commands, "every command to have its receipt")
         assert [r.seq for r in agent.memory.host.receipts.kept] == list(range(1, site.seq + 1))
-        files = [p for p in site.config.cache.rglob("*") if p.is_file()] if site.config.cache.exists() else []
+        cache = site.config.cache  # what has a dot before it is on its way
+        files = [p for p in cache.rglob("*") if p.is_file() and not p.relative_to(cache).parts[0].startswith(".")]
         assert all(digest_bytes(p.read_bytes()) == site.model.digest for p in files), "whole or not there"
         assert site.model.path.exists(), "what people put there is never deleted"
         shown = inventory(agent.memory.host, agent._readings()).prefetched or ()
@@ -199,3 +203,22 @@ def test_an_agent_killed_while_it_fetches_or_deletes_leaves_whole_files_and_no_f
     else:
         raise AssertionError("the story never ran through")
     assert {(False, False), (True, True)} <= seen
+
+
+SHELF = ["shelf.publish:1:kill", "shelf.publish:1:killed", "shelf.delete:1:kill", "shelf.delete:1:killed"]
+
+
+@pytest.mark.parametrize("step", SHELF)
+def test_an_agent_killed_at_the_rename_of_a_fetch_or_a_deletion_leaves_whole_files(
+    step: str, make_site: Callable[..., Site]
+) -> None:
+    site = make_site()
+    site.config = replace(site.config, artifact_folders=(), artifacts=replace(site.config.artifacts, keep_free_bytes=0))
+    pid = os.fork()
+    if pid == 0:
+        failpoint.arm(step)
+        child(site, 0, disk_story)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status)
+    files, _ = asyncio.run(disk_recovered(site))
+    assert files == (step in SHELF[1:3]), "the rename is the moment"

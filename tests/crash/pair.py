@@ -197,18 +197,24 @@ class Pair:
 
     def seen(self) -> list[str] | None:
         """The profile of each replica that is ready; None while the controller does not know."""
+        hosts = self.hosts()
+        if hosts is None or not all(h["heard"] for h in hosts):
+            return None
+        return [str(r["profile"]) for h in hosts for r in h["residencies"] if r["state"] == "ready"]
+
+    def alarms(self) -> list[str]:
+        """What hosts tell of their trouble, as the controller shows it."""
+        return [str(a) for h in self.hosts() or [] for a in h.get("alarms", [])]
+
+    def hosts(self) -> list[dict[str, Any]] | None:
+        """What the controller says of its hosts; None while it says nothing."""
         try:
             context = pinned_client_context(((self.state(CONTROLLER) / "keys/controller.tls.pem").read_text(),))
             with httpx.Client(verify=context, timeout=5.0, trust_env=False) as http:
                 seen = http.get(f"https://127.0.0.1:{self.port}/v1/status")
         except httpx.HTTPError:
             return None
-        if seen.status_code != 200:
-            return None
-        hosts = seen.json()["hosts"]
-        if not all(h["heard"] for h in hosts):
-            return None
-        return [str(r["profile"]) for h in hosts for r in h["residencies"] if r["state"] == "ready"]
+        return list(seen.json()["hosts"]) if seen.status_code == 200 else None
 
     def idle(self) -> bool:
         """Nothing runs, and the controller knows of nothing that is under way."""
