@@ -29,7 +29,7 @@ def named(draft: Draft, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
         return tuple(decisions)
     arriving: dict[HostId, list[Decision]] = {}
     for d in decisions:
-        if d.target is not None and (d.source is None or d.source != d.target):
+        if d.target is not None and d.source != d.target and not _stands(draft, d):
             arriving.setdefault(d.target.host, []).append(d)
     causes: dict[ReplicaId, Cause] = {}
     movers = [d for d in decisions if d.replica in for_others and d.source is not None]
@@ -53,6 +53,12 @@ def names(replicas: Sequence[ReplicaId]) -> str:
     """`a/1, b/1, b/2 and 4 more`."""
     shown = ", ".join(replicas[:SHOWN])
     return shown + (f" and {len(replicas) - SHOWN} more" if len(replicas) > SHOWN else "")
+
+
+def _stands(draft: Draft, d: Decision) -> bool:
+    """It was found running there, and no plan knew of it: it comes to nothing that anybody left."""
+    seated = draft.seats.get(d.replica)
+    return seated is not None and d.source is None and seated.origin is not None and seated.cause is None
 
 
 def _is_for_others(cause: Cause) -> bool:

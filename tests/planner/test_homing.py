@@ -21,7 +21,8 @@ from gridops.planner.room import carry_out
 from gridops.planner.seats import Seats
 from gridops.planner.targets import choose
 from gridops.planner.views import look
-from tests.planner.fleet import Fleet, config, host, profile
+from tests.planner.contest import HIGH, LOW, on, standing, wants
+from tests.planner.fleet import Fleet, config, decisions, host, profile, running
 
 HOSTS = (host("ant", rack="r1"), host("bee", rack="r2"))
 MOVED = Cause(kind=CauseKind.REBALANCE, detail="makes room for x/1")
@@ -210,3 +211,18 @@ def test_nobody_leaves_its_place_for_nobody() -> None:
     puzzle.put(n, spot)
     assert carry_out(movers) is None
     assert draft.seats == {ReplicaId("c/1"): seats}
+
+
+def test_who_was_found_running_is_nobody_to_give_way_to() -> None:
+    """`high` leaves h0 for h1, where `low` gives way. On h0 runs a chat that no plan knew, and that remains there."""
+    fleet = standing(on(HIGH, "h0"), on(LOW, "h1", "h2"), hosts=3)
+    chat = profile("chat", gib=8)
+    other = Fleet(hosts=(host("h0"),), profiles=(chat,)).plan()
+    seen = fleet.reports["h0"]
+    assert seen is not None
+    fleet = fleet.reporting("h0", residencies=(*seen.residencies, running(other.placement[0], other)))
+    made = wants(fleet, on(HIGH, "h1"), on(chat, "h0")).plan()
+    gone = next(d for d in made.decisions if d.cause.kind is CauseKind.DISPLACED)
+    assert made.assignment(ReplicaId("chat/1")) is not None
+    assert "place chat/1 -> h0" in decisions(made)
+    assert gone.cause.detail == "gives way to high/1"
