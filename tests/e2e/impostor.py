@@ -37,7 +37,8 @@ class Impostor:
 
     def __init__(self, port: int, certificate: Path, key: Path, answer: Answer) -> None:
         self.answer = answer
-        self.asked = 0
+        self.asked: list[tuple[str, str, bytes]] = []
+        """Method, path and body of what reached it."""
         self._server = _Server(("127.0.0.1", port), _handler(self))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
@@ -70,8 +71,8 @@ def _handler(impostor: Impostor) -> type[BaseHTTPRequestHandler]:
         timeout = 10
 
         def _any(self) -> None:
-            impostor.asked += 1
             body = self.rfile.read(int(self.headers.get("content-length", "0")))
+            impostor.asked.append((self.command, self.path, body))
             status, answer = impostor.answer(self.command, self.path, body)
             self.send_response(status)
             self.send_header("content-type", "application/json")
