@@ -116,7 +116,7 @@ def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer
         grants=_fitting(answer.grants, sum(len(text) for text in (*roots, catalog or ""))),
         protection=protection_of(roster, host),
         keys=answer.keys,
-        next_poll_ms=busy_ms(beat, len(quick)) if busy else calm_ms(beat, heartbeat.nonce, up_ms),
+        next_poll_ms=busy_ms(beat, len(quick)) if busy else calm_ms(beat, heartbeat.nonce, up_ms, len(roster.hosts)),
         expires_ms=now_ms + VALID_MS,
         catalog=catalog,
     )
