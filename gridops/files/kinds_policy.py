@@ -189,7 +189,7 @@ PLANNING = Block(
         Block(
             "heartbeat",
             Heartbeat,
-            Field("every", Span(low=100), "How often a host reports.", "every_ms"),
+            Field("every", Span(low=100), "How often a host reports; rarer beyond 1,000 hosts.", "every_ms"),
             Field("stale_after", Span(low=1_000), "Silence after which a host counts as lost.", "stale_after_ms"),
             Field("future_skew", Span(), "How far a host's clock may run ahead.", "future_skew_ms"),
             Field("recovery_grace", Span(), "Wait after a restart of the controller.", "recovery_grace_ms"),
