@@ -118,6 +118,19 @@ def test_places_in_the_code_that_pages_name_exist() -> None:
     check_none(bad, "pages name places that are not there")
 
 
+def test_every_row_of_the_threat_model_is_shown_by_tests() -> None:
+    """That each place exists is tested above; here, that no row stands without one, and that each is a test."""
+    bad = []
+    rows = (ROOT / "docs/explanation/threat-model.md").read_text(encoding="utf-8").splitlines()
+    found = [row.split("|")[1:-1] for row in rows if row.startswith("| ") and not row.startswith("| who holds")]
+    for holder, _, _, shown in (row for row in found if not row[0].strip().startswith("---")):
+        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", shown)
+        if not named or len(named) != shown.count("`") // 2:
+            bad.append(f"{holder.strip()}: {shown.strip()}")
+    assert len(found) > 10
+    check_none(bad, "who can do what is not shown by tests")
+
+
 def test_commands_that_pages_show_exist_with_their_flags() -> None:
     trees = commands.programs()
     bad = []
