@@ -44,6 +44,11 @@ def is_digest(text: str) -> bool:
     return DIGEST.fullmatch(text) is not None
 
 
+def is_replica(text: str) -> bool:
+    """True for a replica id: a name and a number from 1."""
+    return _REPLICA.fullmatch(text) is not None
+
+
 def replica_id(profile: ProfileName, number: int) -> ReplicaId:
     """The id of replica `number` (from 1) of a profile."""
     return ReplicaId(f"{profile}/{number}")

@@ -13,6 +13,8 @@ from typing import TypeVar
 from gridops.base import limits
 from gridops.base.codes.trust import BAD_SCHEMA
 from gridops.base.errors import Refusal
+from gridops.base.ids import is_replica
+from gridops.model.action import Evict, Load
 from gridops.protocol.messages import WIRE_VERSION, Directive, Grant, Heartbeat, Receipt
 from gridops.trust.envelope import open_record
 from gridops.trust.keys import PublicKey
@@ -38,6 +40,8 @@ def open_grant(text: str | bytes, keys: Sequence[PublicKey]) -> Grant:
         raise _bad("grant", f"body.seq is {body.seq}, expected a number from 1")
     if body.action.host != body.host:
         raise _bad("grant", f"its action is for {body.action.host}, its body for {body.host}")
+    if not isinstance(body.action, Load | Evict) and not is_replica(body.action.replica):
+        raise _bad("grant", "its action names no replica")
     if grant.fleet != body.fleet:
         raise _bad("grant", "it names one fleet and its body another")
     return grant
@@ -65,6 +69,8 @@ def open_heartbeat(text: str | bytes, host_key: PublicKey) -> Heartbeat:
     prefetched = beat.inventory.prefetched or ()
     _at_most("heartbeat", "prefetched artifacts", len(prefetched), limits.PREFETCHED_PER_HOST)
     _at_most("heartbeat", "prefetched files", sum(len(p.files) for p in prefetched), limits.PREFETCHED_FILES)
+    if not all(r.replica is None or is_replica(r.replica) for r in beat.inventory.residencies):
+        raise _bad("heartbeat", "it speaks of a replica by a name that is none")
     if any(p.host != beat.host for p in prefetched):
         raise _bad("heartbeat", "it speaks of files on another host")
     return beat

@@ -120,7 +120,11 @@ def open_record(
     except Malformed:
         _canonical(opened.payload, kind)
         return read_record(record, opened.payload, kind), opened
-    if to_bytes(value) != opened.payload:
+    try:
+        own = to_bytes(value) == opened.payload
+    except canon.NotCanonical:  # a signed number beyond what the form has: refused below, in words
+        own = False
+    if not own:
         _canonical(opened.payload, kind)
     return value, opened
 

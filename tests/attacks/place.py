@@ -126,6 +126,8 @@ class Place:
         self.effects: tuple[Effect, ...] = ()
         self.started: list[Digest] = []
         """Commands whose effect was allowed to start, in order."""
+        self.did: list[Action] = []
+        """What they asked for."""
         self.cached: set[Digest] = set()
         self.catalog: int | None = None
         """Which version commands say that they were made under."""
@@ -199,6 +201,7 @@ class Place:
             return
         self.started.append(body)
         action = self.host.commands[body].body.action
+        self.did.append(action)
         if isinstance(action, Warm):
             handle = Handle(pid=7, birth="boot:1", port=18_300, key_file="k", executable="/bin/llama")
             for event in (Placed(body, 18_300), Spawned(body, handle), Listed(body, replace(handle, settled=True))):

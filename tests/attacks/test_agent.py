@@ -214,7 +214,7 @@ def test_a_host_that_claims_more_than_it_has_attracts_no_more_than_people_declar
     agent = thief(desk)
     more = DeviceReport(id=DeviceId("gpu7"), kind=DeviceKind.GPU, total_bytes=80 * GIB, generation=1)
     agent.room.devices = (*(replace(d, total_bytes=80 * GIB) for d in agent.room.devices), more)
-    desk.commit({"profiles.d/coder.yaml": profile(replicas=20)})
+    desk.commit({f"profiles.d/m{n}.yaml": profile(f"m{n}") for n in range(20)})
     desk.settle(3)
     plan = desk.proposal()
     here = [d for d in plan.decisions if d.target is not None and d.target.host == agent.host]
