@@ -11,7 +11,7 @@ import pytest
 from gridops.base import limits
 from gridops.base.canon import digest_bytes
 from gridops.base.errors import Refusal
-from gridops.base.ids import DeviceId, HostId, ProfileName
+from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
 from gridops.model.advice import Prefetched
 from gridops.model.fleet import DeviceKind
 from gridops.model.snapshot import DeviceReport
@@ -112,3 +112,13 @@ def test_a_message_too_large_is_not_even_parsed() -> None:
     many = tuple(digest_bytes(b"%d" % n) for n in range(limits.HEARTBEAT_BYTES // 70))
     with pytest.raises(Refusal, match=r"bad_envelope.*larger"):
         opening.open_heartbeat(build.sealed(_inventory(cached=many), HOST_SIGNER), HOST_SIGNER.public)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("replica", ["", "coder", "coder/0", "../etc/1", "coder/1\n"])
+def test_a_command_about_a_replica_by_a_name_that_is_none_is_not_read(replica: str) -> None:
+    """What a host would start under such a name, its controller could hear no more of."""
+    true = build.grant(build.body(action=build.warm()))
+    bent = replace(true, body=replace(true.body, action=replace(build.warm(), replica=ReplicaId(replica))))
+    with pytest.raises(Refusal, match="names no replica") as refusal:
+        opening.open_grant(build.sealed(bent), (CONTROLLER.public,))
+    assert refusal.value.code == "bad_schema"
