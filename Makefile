@@ -35,6 +35,7 @@ checks: venv     ## ruff, mypy --strict, import contracts
 	@$(PY) -c 'from importlinter.cli import lint_imports_command as run; run()'
 
 soak: venv       ## the long run: SEEDS of the simulator, then every failpoint, damaged file and kill (half an hour)
+	@$(PY) -m gridops.lab --talk 1 $(SEEDS)
 	@$(PY) -m gridops.lab 1 $(SEEDS)
 	@$(PY) -m pytest tests/crash -q -s -o 'python_files=soak_*.py'
 

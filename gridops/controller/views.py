@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gridops import __version__
-from gridops.base.ids import HostId, PlanId, ProfileName, ScopeName
+from gridops.base.ids import PlanId, ProfileName, ScopeName
 from gridops.base.record import to_bytes
-from gridops.base.units import render_instant, render_ms
+from gridops.base.units import render_instant
 from gridops.controller import documents as d
 from gridops.controller.core import apply as applying
 from gridops.controller.core.attempts import under_way
 from gridops.controller.core.given_up import given_up
 from gridops.controller.core.lessons import learned
 from gridops.controller.core.modes import Permitted, overdue, permitted
-from gridops.controller.core.observe import fresh, reckoned
+from gridops.controller.core.observe import reckoned
 from gridops.controller.core.progress import LOCK_IDLE_MS, Progress
 from gridops.controller.core.propose import written_off
 from gridops.controller.core.rights import Rights
@@ -28,13 +28,12 @@ from gridops.controller.core.state import Apply, ScopeBook, State
 from gridops.controller.core.strays import strays
 from gridops.controller.errand_docs import errand_docs
 from gridops.controller.faults import Fault
+from gridops.controller.host_docs import alarm_docs, host_doc
 from gridops.controller.models import models
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan
 from gridops.model.policy import Risk
-from gridops.model.snapshot import HostReport
 from gridops.planner.render_words import headline
-from gridops.protocol import outbox as ob
 from gridops.trust.approved import tree_of
 from gridops.trust.envelope import seal
 from gridops.trust.keys import Signer, parse_key
@@ -77,9 +76,9 @@ def status(view: View) -> d.StatusDoc:
         controller=_controller(view),
         intent=_intent(view),
         scopes=tuple(_scope(view, s) for s in sorted({*scopes, *view.state.scopes})),
-        hosts=tuple(_host(view, h.id) for h in sorted(view.roster.desired.hosts, key=lambda h: h.id)),
+        hosts=tuple(host_doc(view, h.id) for h in sorted(view.roster.desired.hosts, key=lambda h: h.id)),
         pending=pending(view).pending,
-        alarms=_alarms(view),
+        alarms=alarm_docs(view),
     )
 
 
@@ -329,70 +328,6 @@ def _lock(book: ScopeBook, now_ms: int) -> d.LockDoc | None:
         plan=held.plan.id,
         since=render_instant(held.began_ms),
         expires=render_instant(held.moved_ms + LOCK_IDLE_MS),
-    )
-
-
-def _word(report: HostReport | None, is_fresh: bool) -> str:
-    """How a host stands, in one word: its own while it is heard, else what is known of its silence."""
-    if report is None:
-        return "unheard"
-    if is_fresh:
-        return report.state.value
-    if report.left:
-        return "left"
-    return "asleep" if report.goodbye else "silent"
-
-
-def _host(view: View, host: HostId) -> d.HostDoc:
-    roster, heard, book = view.roster, view.soft.hosts.get(host), view.state.hosts.get(host)
-    report = heard.report if heard is not None else None
-    is_fresh = fresh(view.soft, roster, host, view.now_ms)
-    return d.HostDoc(
-        host=host,
-        scope=roster.hosts[host].scope,
-        admitted=roster.admitted(host) is not None,
-        heard=is_fresh,
-        state=_word(report, is_fresh),
-        seen=render_instant(report.observed_ms) if report is not None else None,
-        reasons=report.reasons if report is not None else (),
-        generation=report.generation if report is not None else 0,
-        agent_version=report.agent_version if report is not None else None,
-        endpoint=report.endpoint if report is not None else None,
-        front_cert=heard.front_cert if heard is not None else None,
-        draining=host in roster.draining,
-        written_off=book is not None and book.written_off_ms is not None,
-        open_commands=len(ob.open_entries(book.outbox)) if book is not None else 0,
-        held=(book.outbox.held if book is not None else None) or view.state.held(host),
-        alarms=heard.alarms if heard is not None else (),
-        residencies=report.residencies if report is not None else (),
-        # Progress of a host that is silent is no progress.
-        transfers=(heard.heartbeat.inventory.transfers or ()) if heard is not None and is_fresh else (),
-        disk_free_bytes=report.disk_free_bytes if report is not None else None,
-    )
-
-
-def _alarms(view: View) -> tuple[d.AlarmDoc, ...]:
-    found = [
-        d.AlarmDoc(key=key, text=a.text, since=render_instant(a.at_ms), host=a.host)
-        for key, a in sorted(view.state.alarms.items())
-    ]
-    found += [
-        d.AlarmDoc(key=f"fault:{work}", text=fault.text, since=render_instant(fault.since_ms))
-        for work, fault in view.faults
-    ]
-    if view.behind_ms:
-        found.append(d.AlarmDoc(key="clock", text=_behind(view.behind_ms), since=render_instant(view.now_ms)))
-    if view.state.distrust is not None:
-        since = render_instant(view.soft.started_ms)
-        found.insert(0, d.AlarmDoc(key="journal", text=view.state.distrust, since=since))
-    return tuple(found)
-
-
-def _behind(behind_ms: int) -> str:
-    return (
-        f"the controller's time is {render_ms(behind_ms)} ahead of its machine's clock, which was set back, and never "
-        "goes back itself: requests that people sign by a right clock may be refused as expired. Stop the controller "
-        f"for {render_ms(behind_ms)} (engines go on), then start it; to freeze meanwhile, commit `mode: observe`"
     )
 
 

@@ -42,6 +42,26 @@ def test_a_batch_holds_and_meets_what_a_batch_must_meet() -> None:
     assert {"stale_session", "replayed", "kept alive", "agent crash", "open intent at a start"} <= seen
 
 
+def test_a_batch_of_the_talk_meets_what_a_batch_must_meet() -> None:
+    runs = [run(draw_talk(seed)) for seed in range(1, 41)]
+    broken = [ran for ran in runs if ran.broken is not None]
+    assert not broken, words(broken[0])
+    seen = {name for ran in runs for name in ran.tally}
+    assert {
+        "a withdrawal came in time",
+        "a withdrawal came too late",
+        "a running load was taken back",
+        "a woken controller found that it may write no more",
+        "a machine slept",
+        "failed interrupted",
+        "open intent at a start",
+        "refused not_drained",
+        "restored from an old journal",
+        "rebuilt",
+        "stale_session",
+    } <= seen
+
+
 def test_the_same_seed_is_the_same_run_under_another_hash_seed() -> None:
     print_ = "from gridops.lab.options import draw; from gridops.lab.run import run; print(run(draw(7)).fingerprint)"
     env = {**os.environ, "PYTHONHASHSEED": "4711"}
