@@ -156,8 +156,18 @@ def render_ms(value: int) -> str:
     return f"{minutes // 1_440} d"
 
 
+FIRST_INSTANT_MS, LAST_INSTANT_MS = 0, 253_402_300_799_000
+"""1970 and the end of the year 9999."""
+
+
 def render_instant(at_ms: int) -> str:
-    """Milliseconds since 1970 UTC -> `2026-11-29T09:07:00Z` (milliseconds only when they are not zero)."""
+    """Milliseconds since 1970 UTC -> `2026-11-29T09:07:00Z` (milliseconds only when they are not zero).
+
+    Total: what no calendar has (somebody may sign any number) is said in milliseconds, since an error here would take
+    the place of the refusal that it is for.
+    """
+    if not FIRST_INSTANT_MS <= at_ms <= LAST_INSTANT_MS:
+        return f"{at_ms} ms"
     moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
     if at_ms % 1000:
         return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"
@@ -165,7 +175,9 @@ def render_instant(at_ms: int) -> str:
 
 
 def render_clock(at_ms: int) -> str:
-    """`09:01Z`: the time of day in text output; always UTC, so that every machine prints the same."""
+    """`09:01Z`: the time of day in text output; always UTC, so that every machine prints the same. Total as above."""
+    if not FIRST_INSTANT_MS <= at_ms <= LAST_INSTANT_MS:
+        return f"{at_ms} ms"
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%H:%MZ")
 
 

@@ -26,7 +26,7 @@ from tests.attacks.place import Place, payload_of, signed_by_hand
 from tests.controller.fleet import Desk, Fleet
 from tests.protocol import build as b
 
-MANY = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ODD: st.SearchStrategy[Any] = st.one_of(
     st.none(),
     st.booleans(),
