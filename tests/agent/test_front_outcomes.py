@@ -123,7 +123,7 @@ async def test_the_front_withdraws_what_fails_its_callers_and_asks_the_other_cop
         failing(good, [], []),
         front_alone(site, Table(routes=routes, keys=KEYS)) as (f, http),
     ):
-        f.outcomes = Outcomes(Clock())
+        f.outcomes._mono_ms = Clock()
         first = min(BODY, OTHER)
         statuses = []
         for _ in range(8):
