@@ -175,9 +175,10 @@ class Ledger:
         self._unsure = False
 
     def _there(self) -> Rows:
-        """The rows of the host as the disk has them."""
+        """The rows of the host as the disk has them; what was never written yet is there as a new host has it."""
         try:
-            return {(kind, key): row for kind in STEP_KINDS for key, row in self._rows(kind, KINDS[kind])}
+            rows = {(kind, key): row for kind in HOST_KINDS for key, row in self._rows(kind, KINDS[kind])}
+            return {**rows_of(host_of(rows, "")), **{key: row for key, row in rows.items() if key[0] in STEP_KINDS}}
         except sqlite3.Error as error:
             self.writable = False
             raise self._unwritable(error) from error
