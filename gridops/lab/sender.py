@@ -25,7 +25,6 @@ from gridops.model.snapshot import Ownership, Residency, ResidencyState
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Authority, AuthorityKind, GrantMode
 from gridops.protocol.outbox import Cause, Outbox
-from gridops.store.face import Right
 
 SCOPE = ScopeName("talk")
 PLAN = Digest("sha256:" + "0" * 64)
@@ -85,21 +84,18 @@ class SenderHead(Head):
         self.current = self.planning = None
         self.platter.rows.clear()
         self.platter.saved = None
-        writer = Writer(self.right(controller.soft.chain.root.controller_epoch))
         rows: list[r.Row] = [r.Started(version="lab")]
         rows += [r.RootTaken(version=n, text=text) for n, text in enumerate(state.roots, 1)]
         rows.append(r.IntentAccepted(commit=accepted.commit, subject="again", desired=accepted.desired))
-        writer.record([*rows, r.Rebuilt()], now_ms)
-        writer.flush()
-        self.begin()
-
-    def right(self, epoch: int) -> Right:
-        """The right to write, whose crashes are no part of a rebuild."""
+        # People see to it that it is whole: a rebuild that is killed is begun again, and is no part of this.
         kind, self.kind = self.kind, True
         try:
-            return self.authority(epoch)
+            writer = Writer(self.authority(controller.soft.chain.root.controller_epoch))
+            writer.record([*rows, r.Rebuilt()], now_ms)
+            writer.flush()
         finally:
             self.kind = kind
+        self.begin()
 
     # --- wishes -----------------------------------------------------------------------------------------------------
 
