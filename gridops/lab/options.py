@@ -156,6 +156,8 @@ def draw_talk(seed: int) -> Options:
         restore_every_ms=40_000 if restored else 0,
         # A controller that forgot how fast its clock once was is not believed until that time has come: an hour.
         clock_step_every_ms=0 if restored else drawn.clock_step_every_ms,
+        # Its machine was replaced: nobody who slept there wakes up beside it.
+        zombie_ppm=0 if restored else drawn.zombie_ppm,
     )
 
 

@@ -91,8 +91,9 @@ def _target_set(state: State, row: r.TargetSet, at_ms: int) -> None:
     moves = sum(1 for d in plan.to_do if d.kind is DecisionKind.MOVE and d.action_class is not ActionClass.REPAIR)
     book.moves = [at for at in book.moves if at_ms - at < HOUR_MS] + [at_ms] * moves
     if row.kind is AuthorityKind.APPROVAL:
-        if book.under_way is not None:
-            book.under_way.outcome, book.under_way.ended_ms = "superseded", at_ms
+        running = book.under_way  # asked once: it is under way only as long as it has no outcome
+        if running is not None:
+            running.outcome, running.ended_ms = "superseded", at_ms
         book.applies.append(Apply(plan, row.by, row.approvers, at_ms, at_ms, row.approvals, row.proposal))
         del book.applies[:-APPLIES_KEPT]
         return
