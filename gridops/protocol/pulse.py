@@ -119,9 +119,13 @@ def beat(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
         if before == digest:
             return pulse, False
         return alarm(CLONED_HOST, pulse.host, f"two different heartbeats {heartbeat.hseq} of run {known.boot}")
+    if known is pulse.runs[-1] and late:
+        # It began with a word that claims nothing, and is older than what another run has repeated: no sign of life.
+        noted = replace(known.with_(heartbeat.hseq, digest), hseq=known.hseq)
+        return replace(pulse, runs=(*pulse.runs[:-1], noted)), False
     runs = tuple(r.with_(heartbeat.hseq, digest) if r is known else r for r in pulse.runs)
     if known is pulse.runs[-1] and heartbeat.hseq > known.hseq:
-        return _went_on(replace(pulse, runs=runs, heard_ms=heard_ms), heartbeat, not late)
+        return _went_on(replace(pulse, runs=runs, heard_ms=heard_ms), heartbeat)
     return _out_of_turn(replace(pulse, runs=runs), heartbeat)
 
 
@@ -176,14 +180,14 @@ def _doubted(pulse: Pulse, heartbeat: Heartbeat, doubt: Doubt | None) -> tuple[P
     return _current(replace(pulse, runs=runs, doubts=rest, heard_ms=heard_ms)), True
 
 
-def _went_on(pulse: Pulse, heartbeat: Heartbeat, news: bool) -> tuple[Pulse, bool] | Alarm:
+def _went_on(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
     """The current run has said something. Who is in doubt and was told something before that is beside a living one."""
     doubts = tuple(
         replace(d, went_on=True) if d.told_ms is not None and heartbeat.heard_ms > max(d.told_ms, d.beside_ms) else d
         for d in pulse.doubts
     )
     proved = next((d for d in doubts if d.answers and d.went_on), None)
-    return _both(pulse, proved) if proved is not None else (replace(pulse, doubts=doubts), news)
+    return _both(pulse, proved) if proved is not None else (replace(pulse, doubts=doubts), True)
 
 
 def _both(pulse: Pulse, doubt: Doubt) -> Alarm:

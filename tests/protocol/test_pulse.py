@@ -94,6 +94,15 @@ def test_two_agents_with_one_key_are_told_from_a_bad_network(name: str) -> None:
     assert listen(*beats) == expected
 
 
+def test_old_words_of_a_run_that_began_with_nothing_are_no_sign_that_it_lives() -> None:
+    """The very first word of a host comes again when a controller began, then another of the same old run."""
+    before = [said("b", 7, heard_ms=100), said("b", 8, heard_ms=200), said("a", 1)]
+    goes_on = [said("b", n, heard_ms=300) for n in range(9, 9 + limits.STRAYS_PROVE)]
+    heard = listen(*before, *goes_on[:3], said("a", 9, heard_ms=50), *goes_on[3:])
+    assert heard[-1] is True
+    assert all(not isinstance(word, str) for word in heard)
+
+
 def test_runs_that_are_remembered_are_bounded() -> None:
     heard = Pulse(host=HOST)
     for number in range(3 * limits.BOOTS_KEPT):
