@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -151,7 +151,7 @@ def bus(tmp_path: Path) -> Iterator[str]:
         daemon.wait()
 
 
-if shutil.which("dbus-daemon") and shutil.which("dbus-monitor") and shutil.which("gdbus"):
+if shutil.which("dbus-daemon") and shutil.which("dbus-monitor") and shutil.which("dbus-send"):
 
     async def test_a_real_bus_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with bus(tmp_path) as address:
@@ -171,9 +171,14 @@ if shutil.which("dbus-daemon") and shutil.which("dbus-monitor") and shutil.which
 
             work = asyncio.ensure_future(listens())
             await asyncio.wait_for(ready.wait(), 60)
-            signal = ("--signal", "org.freedesktop.login1.Manager.PrepareForSleep", "true")
-            argv = ["gdbus", "emit", "--address", address, "--object-path", sleeping._LOGIN[1], *signal]
-            await asyncio.to_thread(subprocess.run, argv, check=True, timeout=60)
+            signal = ("org.freedesktop.login1.Manager.PrepareForSleep", "boolean:true")
+            argv = ["dbus-send", f"--bus={address}", "--type=signal", sleeping._LOGIN[1], *signal]
+            # Who sends may be cut off before his word is out, and says so; what is looked at is that it is heard.
+            for _ in range(20):
+                await asyncio.to_thread(subprocess.run, argv, timeout=60)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(work), 3)
+                    break
             await asyncio.wait_for(work, 60)
             assert heard.is_set()
 
