@@ -100,7 +100,7 @@ def _trust(context: Context) -> Iterator[Finding]:
     root, left = chain.root, chain.root.expires_ms - now_ms
     if left <= 0:
         yield Finding("fail", f"root {root.version} expired at {render_instant(root.expires_ms)}: nothing may change")
-    elif left < (root.expires_ms - root.issued_ms) // 3:
+    elif chain.ageing(now_ms):
         yield Finding("warn", f"root {root.version} expires in {render_ms(left)}", "sign the next root document")
     else:
         yield Finding("ok", f"root {root.version} is good for {render_ms(left)}")

@@ -18,7 +18,7 @@ from gridops.base import limits
 from gridops.base.errors import Unreachable
 from gridops.base.ids import ScopeName, short
 from gridops.base.units import counted, parse_instant, render_clock, render_ms
-from gridops.cli import exits, status_host, status_line
+from gridops.cli import exits, status_host, status_line, status_trust
 from gridops.cli.client import Client, connect, root_of
 from gridops.cli.host import Controller, said_of
 from gridops.cli.output import Context, context_of, dump_json
@@ -114,6 +114,8 @@ def lines(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Itera
     """The screen, line by line."""
     yield from fitted(_warnings(document), width)
     yield from fitted([_intent(document["intent"], now_ms)], width)
+    levels = status_trust.words(document.get("trust"))
+    yield from fitted([levels] if levels else [], width)
     for scope in document["scopes"]:
         yield ""
         yield from _scope(scope, now_ms, width, wide=wide)
@@ -138,6 +140,7 @@ def _needs(needs: list[str], width: int | None) -> Iterator[str]:
 def attention(document: Doc) -> list[str]:
     """What a person should look at, one phrase each, most urgent first."""
     found = [str(a["text"]) for a in document.get("alarms", [])]
+    found += status_trust.attention(document.get("trust"))
     if document["controller"].get("project_error"):
         found.append("plans are not written to git")
     found += status_line.attention(document["intent"].get("view"))

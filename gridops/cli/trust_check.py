@@ -162,7 +162,7 @@ def _root(chain: RootChain) -> Iterator[Finding]:
     if left <= 0:
         end = render_instant(root.expires_ms)
         yield Finding("fail", f"root {root.version} expired at {end}: nothing may change", "gridops trust renew")
-    elif left < (root.expires_ms - root.issued_ms) // 3:
+    elif chain.ageing(now_ms):
         yield Finding("warn", f"root {root.version} expires in {render_ms(left)}", "gridops trust renew")
     else:
         yield Finding("ok", f"root {root.version} is good for {render_ms(left)}")

@@ -39,6 +39,21 @@ class IntentDoc:
 
 
 @record
+class TrustDoc:
+    """Which documents of trust are in force, and what they ask for beyond keys and approvals."""
+
+    root: int
+    expires: str
+    expired: bool = False
+    """True: nothing may change, and what runs keeps running."""
+    soon: bool = False
+    """Two thirds of its life are over."""
+    signed_commits: bool = False
+    catalog: int | None = None
+    """Version of the catalog that everything new is held against; null: none is."""
+
+
+@record
 class FreezeDoc:
     by: PersonName
     reason: str
@@ -241,6 +256,8 @@ class StatusDoc:
     hosts: tuple[HostDoc, ...]
     pending: tuple[PendingDoc, ...] = ()
     alarms: tuple[AlarmDoc, ...] = ()
+    trust: TrustDoc | None = None
+    """Null: a controller that did not say."""
 
 
 @record

@@ -79,6 +79,7 @@ def status(view: View) -> d.StatusDoc:
         hosts=tuple(host_doc(view, h.id) for h in sorted(view.roster.desired.hosts, key=lambda h: h.id)),
         pending=pending(view).pending,
         alarms=alarm_docs(view),
+        trust=_trust(view),
     )
 
 
@@ -202,6 +203,18 @@ def _intent(view: View) -> d.IntentDoc:
             count=refused.count,
             since=render_instant(refused.at_ms),
         ),
+    )
+
+
+def _trust(view: View) -> d.TrustDoc:
+    root, catalog = view.soft.chain.root, view.state.catalog
+    return d.TrustDoc(
+        root=root.version,
+        expires=render_instant(root.expires_ms),
+        expired=view.soft.chain.expired(view.now_ms),
+        soon=view.soft.chain.ageing(view.now_ms),
+        signed_commits=bool(root.signed_commits),
+        catalog=catalog.version if catalog is not None else None,
     )
 
 

@@ -141,6 +141,10 @@ class RootChain:
     def expired(self, now_ms: int) -> bool:
         return now_ms >= self.root.expires_ms
 
+    def ageing(self, now_ms: int) -> bool:
+        """Whether two thirds of its life are over: time to sign the next one."""
+        return now_ms > self.root.expires_ms - (self.root.expires_ms - self.root.issued_ms) // 3
+
     def require_fresh(self, now_ms: int) -> None:
         """Raise Refusal `root_expired` if the root has expired: change is frozen, serving is not."""
         if self.expired(now_ms):
@@ -179,6 +183,7 @@ def seal_root(root: Root, *signers: Signer) -> str:
     """Sign a root document. A document that could never hold is refused (`bad_schema`); thresholds are not asked
     here, because people sign one after the other (`envelope.countersign`)."""
     _check(root)
+    _reachable(root)
     return envelope.seal("root", to_bytes(root), *signers)
 
 
@@ -255,6 +260,14 @@ def _check(root: Root) -> None:
     holders: dict[bytes, str] = {}
     for role in root.roles:
         _check_role(role, where, holders)
+
+
+def _reachable(root: Root) -> None:
+    """Refuse to sign a need that nothing could ever meet. Asked of new documents alone: what stands stays readable."""
+    for role in root.roles:
+        if role.threshold > limits.SIGNATURES:
+            why = f"role {role.name} demands {role.threshold} signatures, and at most {limits.SIGNATURES} are ever read"
+            raise _contradiction(f"root {root.version}", why)
 
 
 def _check_role(role: Role, where: str, holders: dict[bytes, str]) -> None:

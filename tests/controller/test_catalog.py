@@ -9,6 +9,7 @@ import pytest
 
 from gridops.base import limits
 from gridops.base.codes.placement import CATALOG_UNKNOWN, NOT_IN_CATALOG
+from gridops.controller import views
 from gridops.controller.core import issue
 from gridops.model.action import Load, Warm
 from gridops.model.catalog import Catalog, Entry
@@ -55,6 +56,9 @@ def test_hosts_are_sent_the_catalog_and_what_it_holds_runs_under_it(desk: Desk) 
     desk.settle()
     assert desk.ready() == ["coder/1"]
     assert set(warm_bodies(desk)) == {1}
+    told = views.status(desk.controller.view()).trust
+    assert told is not None
+    assert (told.root, told.catalog, told.signed_commits, told.expired) == (1, 1, False, False)
     same(desk)
 
 

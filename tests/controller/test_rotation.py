@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from gridops.base.codes.trust import BAD_SIGNATURE
 from gridops.base.errors import BadSetup, Refusal
+from gridops.controller import views
 from gridops.controller.statedir import NEXT_SEED, NEXT_TLS_CERT, NEXT_TLS_KEY, SEED, TLS_CERT, TLS_KEY
 from gridops.disk.keyring import create_secret
 from gridops.trust import amend
@@ -35,6 +37,21 @@ def commits(desk: Desk, make: Amend) -> None:
     made = make(chain, desk.now)
     desk.commit({f"policies/trust/root/{made.version}.json": seal_root(made, fleet.root_signer)})
     assert desk.controller.soft.chain.root.version == made.version
+
+
+def test_status_says_when_the_root_ages_and_that_it_has_expired(desk: Desk) -> None:
+    desk.settle(2)
+    root, view = desk.controller.soft.chain.root, desk.controller.view()
+    life = root.expires_ms - root.issued_ms
+    ages = [root.issued_ms + life * part // 100 for part in (10, 66, 67, 99, 100)]
+    seen = [views.status(replace(view, now_ms=at)).trust for at in ages]
+    assert [(t.soon, t.expired) for t in seen if t is not None] == [
+        (False, False),
+        (False, False),
+        (True, False),
+        (True, False),
+        (True, True),
+    ]
 
 
 def hears(desk: Desk) -> None:

@@ -249,6 +249,17 @@ def test_a_root_that_contradicts_itself_is_neither_signed_nor_believed(made: Cal
         assert caught.value.code == "bad_schema"
 
 
+def test_more_signatures_than_are_ever_read_are_never_asked_for_and_a_root_that_does_stays_readable() -> None:
+    people = [f"p{number}" for number in range(limits.SIGNATURES + 1)]
+    most = root(role(RoleName.APPROVER, limits.SIGNATURES, *people))
+    assert genesis(seal_root(most, *root_signers("mira"))).threshold("approver") == limits.SIGNATURES
+    more = root(role(RoleName.APPROVER, limits.SIGNATURES + 1, *people))
+    with pytest.raises(Refusal, match="demands 9 signatures, and at most 8 are ever read") as caught:
+        seal_root(more, *root_signers("mira"))
+    assert caught.value.code == "bad_schema"
+    assert genesis(envelope.seal("root", to_bytes(more), *root_signers("mira"))).root == more
+
+
 def test_a_root_with_a_field_nobody_knows_is_refused_by_name() -> None:
     payload = canon.dumps({**to_data(root()), "backdoor": True})
     with pytest.raises(Refusal, match="backdoor") as caught:
