@@ -4,7 +4,7 @@
     |- ConfigError     your files say something that cannot be meant: every problem, each with a position (exit 3)
     |- Refusal         the rules said no: a stable code, a subject and the evidence; expected, loses nothing (exit 4)
     |- EdgeError       the world said no: a disk, a socket, git; names the path, host or URL
-       |- Failed       an ordinary failure (exit 1)
+       |- Failed       an ordinary failure (exit 1); NoRoom and DiskFault of it may pass by themselves
        |- Unreachable  somebody did not answer (exit 69)
        |- Busy         somebody else holds it; nothing was changed (exit 75)
        |- BadSetup     this daemon cannot start with its configuration (exit 78)
@@ -74,6 +74,10 @@ class Failed(EdgeError):
 
 class NoRoom(Failed):
     """The file system is full. Nothing is wrong with what is there, and trying again later will help."""
+
+
+class DiskFault(Failed):
+    """The disk failed to read or write. What lies there may be whole, so a daemon that starts again may go on."""
 
 
 class Unreachable(EdgeError):

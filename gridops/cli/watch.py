@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from gridops.base.errors import BadSetup, Failed, NoRoom
+from gridops.base.errors import BadSetup, DiskFault, Failed, NoRoom
 from gridops.base.units import parse_ms
 from gridops.cli.controller import keys_wanted
 from gridops.cli.output import Usage, context_of
@@ -70,8 +70,8 @@ def _settled() -> Iterator[None]:
     """What no restart would repair is a BadSetup: a service manager must not try for ever."""
     try:
         yield
-    except NoRoom:
-        raise  # it passes
+    except (NoRoom, DiskFault):
+        raise  # it passes, or may
     except Failed as error:
         raise BadSetup(error.message, hints=error.hints) from error
 

@@ -13,7 +13,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from gridops.base.errors import Failed, NoRoom
+from gridops.base.errors import DiskFault, Failed, NoRoom
 from gridops.disk.failpoint import point
 
 CHECKED_BYTES = 1 << 20
@@ -78,4 +78,5 @@ def failed(what: str, path: str | os.PathLike[str], error: OSError) -> Failed:
             f"cannot {what} {os.fspath(path)}: no space left on its file system",
             hints=(f"free some space: df -h {Path(path).parent}",),
         )
-    return Failed(f"cannot {what} {os.fspath(path)}: {error.strerror or error}")
+    kind = DiskFault if error.errno == errno.EIO else Failed
+    return kind(f"cannot {what} {os.fspath(path)}: {error.strerror or error}")

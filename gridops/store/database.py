@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from gridops.base.errors import BadSetup, Busy, EdgeError, Failed, NoRoom
+from gridops.base.errors import BadSetup, Busy, DiskFault, EdgeError, Failed, NoRoom
 from gridops.base.units import render_bytes
 from gridops.disk.atomic import failed, sync_directory
 from gridops.disk.failpoint import point
@@ -104,7 +104,8 @@ def refused(error: sqlite3.Error, what: str, path: Path, damage: type[Exception]
         return no_room(what, path)
     if name.startswith(_UNREADABLE):
         return damage(f"cannot {what} {path}: {error} ({name})")
-    return Failed(f"cannot {what} {path}: {error} ({name})", hints=(f"look at the disk under {path.parent}",))
+    kind = DiskFault if name.startswith(_IO) else Failed
+    return kind(f"cannot {what} {path}: {error} ({name})", hints=(f"look at the disk under {path.parent}",))
 
 
 def free_bytes(folder: Path) -> int:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gridops.base import canon, limits
-from gridops.base.errors import BadSetup, Bug, Busy, Failed, NoRoom
+from gridops.base.errors import BadSetup, Bug, Busy, DiskFault, Failed, NoRoom
 from gridops.base.ids import Digest
 from gridops.protocol.messages import Term
 from gridops.store.database import NotWhole, checkpoint, connect, quarantine, refused, transaction
@@ -212,7 +212,7 @@ class Journal:
     @contextlib.contextmanager
     def _writing(self, what: str) -> Iterator[sqlite3.Connection]:
         if self._broken is not None:
-            kind = NoRoom if isinstance(self._broken, NoRoom) else Failed
+            kind = type(self._broken) if isinstance(self._broken, NoRoom | DiskFault) else Failed
             raise kind(f"nothing more is written to {self.path} since it failed: {self._broken}")
         with transaction(self._connection, what) as connection:
             yield connection

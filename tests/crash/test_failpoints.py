@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gridops.base.errors import BadSetup, Failed, NoRoom
+from gridops.base.errors import BadSetup, DiskFault, Failed, NoRoom
 from gridops.disk import failpoint
 from gridops.disk.atomic import write_atomic
 from tests.builders.tiny_gguf import write_tiny_gguf
@@ -104,7 +104,7 @@ def disarmed() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("disarmed")
-@pytest.mark.parametrize(("how", "kind"), [("eio", Failed), ("enospc", NoRoom)])
+@pytest.mark.parametrize(("how", "kind"), [("eio", DiskFault), ("enospc", NoRoom)])
 def test_an_armed_point_fails_its_step_and_leaves_what_was(tmp_path: Path, how: str, kind: type[Failed]) -> None:
     file = tmp_path / "x"
     failpoint.arm(f"file.rename.x:2:{how}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gridops.base.errors import Failed, NoRoom
+from gridops.base.errors import DiskFault, Failed, NoRoom
 from gridops.store import database
 from gridops.store.authority import Authority
 from gridops.store.database import LITTLE_BYTES, free_bytes, refused
@@ -28,7 +28,7 @@ def test_what_is_full_is_said_with_the_folder_the_free_bytes_and_what_to_do(tmp_
     assert told.hints == (f"free at least 1 MiB there; see what fills it: df -h {tmp_path}",)
 
 
-@pytest.mark.parametrize(("free", "kind"), [(LITTLE_BYTES - 1, NoRoom), (LITTLE_BYTES, Failed)])
+@pytest.mark.parametrize(("free", "kind"), [(LITTLE_BYTES - 1, NoRoom), (LITTLE_BYTES, DiskFault)])
 def test_an_index_that_cannot_grow_is_a_full_disk_and_no_broken_one(
     free: int, kind: type[Failed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
