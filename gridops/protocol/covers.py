@@ -22,7 +22,7 @@ from gridops.model.snapshot import Residency, ResidencyState
 from gridops.protocol.messages import Authority
 from gridops.protocol.outbox import action_key
 from gridops.trust import approval, operator
-from gridops.trust.approved import ApprovedDecision, Proof, fits
+from gridops.trust.approved import ApprovedDecision, Proof, fits, process_name
 from gridops.trust.root import RootChain
 
 _ENDING = frozenset({ResidencyState.DRAINING, ResidencyState.FAILED})
@@ -141,9 +141,14 @@ def _stays(decision: ApprovedDecision, operate: Operate, runs: Runs) -> str | No
     return f"{short(operate.incarnation)} is not what was approved as {decision.replica}"
 
 
+def beyond_its_end(decision: ApprovedDecision, action: Drain | Unload, runs: Runs) -> str | None:
+    """Why a decision, if people approved it, does not ask for the end of this process; None where it does."""
+    return _ends(decision, action, runs.get(action.incarnation))
+
+
 def _ends(decision: ApprovedDecision, action: Drain | Unload, running: Running | None) -> str | None:
     if decision.processes is not None:
-        if f"{action.host} {short(action.incarnation)}" in decision.processes:
+        if process_name(action.host, action.incarnation) in decision.processes:
             return None
         return f"what was approved ends {', '.join(decision.processes)}, not {short(action.incarnation)}"
     names = {decision.replica, decision.former}

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Literal
 
 from gridops.base import canon, limits
-from gridops.base.ids import Digest, ProfileName, ReplicaId
+from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, short
 from gridops.base.record import digest_of, record, to_data
 from gridops.model.plan import Decision, DecisionKind, Launch, Plan, Seat
 
@@ -60,6 +60,18 @@ class Proof:
         for branch in self.path:
             at = _joined(branch.beside, at) if branch.left else _joined(at, branch.beside)
         return at
+
+
+def process_name(host: HostId, incarnation: Digest) -> str:
+    """A process as a decision names it that ends it beside the plan."""
+    return f"{host} {short(incarnation)}"
+
+
+def ended_processes(decision: Decision) -> tuple[str, ...]:
+    """The processes that a decision ends beside the plan; none for every other decision."""
+    if decision.kind is not DecisionKind.REMOVE:
+        return ()
+    return tuple(sorted(c.old for c in decision.changes if c.field == "process"))
 
 
 def approved_decisions(plan: Plan) -> tuple[ApprovedDecision, ...]:
@@ -123,7 +135,6 @@ def _joined(left: Digest, right: Digest) -> Digest:
 def _outline(decision: Decision, former: ProfileName | None) -> ApprovedDecision:
     renamed = next((ProfileName(c.old) for c in decision.changes if c.field == "profile"), former)
     number = decision.replica.rpartition("/")[2]
-    processes = tuple(sorted(c.old for c in decision.changes if c.field == "process"))
     return ApprovedDecision(
         kind=decision.kind,
         replica=decision.replica,
@@ -131,5 +142,5 @@ def _outline(decision: Decision, former: ProfileName | None) -> ApprovedDecision
         source=decision.source,
         target=decision.target,
         launch=decision.launch,
-        processes=processes if processes and decision.kind is DecisionKind.REMOVE else None,
+        processes=ended_processes(decision) or None,
     )

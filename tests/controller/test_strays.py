@@ -18,13 +18,19 @@ from tests.controller.test_memory import same
 from tests.controller.test_plans_alike import alike
 
 OTHER = Digest("sha256:" + "e" * 64)
+LATE = Digest("sha256:" + "d" * 64)
 SWEEPS = mode("{mode: automatic, automatic: {allow: [scale_down]}}")
 REPAIRS = mode("{mode: automatic, automatic: {allow: [repair]}}")
 
 
 def comes_back(desk: Desk, host: str = "beta", incarnation: Digest = OTHER) -> None:
     """A host has a copy of coder/1 as well, of an older command: it was away, or its start was taken back too late."""
-    (first,) = desk.fleet.agents["alpha"].room.residencies.values()
+    comes_back_from(desk, "alpha", host, incarnation)
+
+
+def comes_back_from(desk: Desk, home: str, host: str, incarnation: Digest = OTHER) -> None:
+    """The same, of what runs at home."""
+    (first,) = desk.fleet.agents[home].room.residencies.values()
     room = desk.fleet.agents[host].room
     room.residencies[incarnation] = replace(first, incarnation=incarnation)
     room.bump()
@@ -172,4 +178,46 @@ def test_the_checker_lets_nobody_end_what_is_not_beside_the_plan(fleet: Fleet) -
     other = replace(decision, replica=ReplicaId("coder/7"))
     for wrong in (host, strange, other):
         assert any("has no difference behind it" in note for note in check(faulty(waits, wrong), asked)), wrong
+    desk.controller.close()
+
+
+def test_the_right_to_end_one_process_is_none_to_end_another_of_its_name(fleet: Fleet) -> None:
+    """One more comes to light when the first has just been decided upon: it is a question of its own."""
+    desk = serving(fleet)
+    comes_back(desk)
+    desk.settle(3)
+    desk.apply()
+    comes_back(desk, incarnation=LATE)
+    desk.settle()
+    assert left(desk) == [LATE]
+    assert desk.book().applies[-1].outcome == "done", "what people decided was carried out"
+    (decision,) = desk.proposal().to_do
+    assert [c.old for c in decision.changes] == ["beta dddddddd"]
+    desk.apply()
+    desk.settle()
+    assert left(desk) == []
+    assert desk.ready() == ["coder/1"]
+    same(desk)
+    desk.controller.close()
+
+
+def test_a_second_process_on_the_very_seat_is_asked_about_while_its_plan_has_authority(fleet: Fleet) -> None:
+    """What was approved keeps what runs so there: its host would refuse to end either of them by that."""
+    fleet.begin()
+    desk = Desk(fleet)
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    own = desk.book().warrants[ReplicaId("coder/1")]
+    (home,) = (name for name in ("alpha", "beta") if left(desk, name))
+    comes_back_from(desk, home, home)
+    desk.settle()
+    assert len(left(desk, home)) == 2
+    (decision,) = desk.proposal().to_do
+    assert len(decision.changes) == 1
+    desk.apply()
+    desk.settle()
+    assert len(left(desk, home)) == 1
+    assert desk.book().applies[-1].outcome == "done"
+    assert desk.book().warrants[ReplicaId("coder/1")] == own, "its own right is what it was"
     desk.controller.close()

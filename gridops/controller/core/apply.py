@@ -155,7 +155,8 @@ def resume(state: State, request: OperatorRequest, plan: Plan, now_ms: int) -> r
         raise _taken(book, last, now_ms)
     if last.outcome == "done":
         raise Refusal(GO428.code, f"plan {plan.id} was applied and nothing of it failed")
-    until_ms = max((w.until_ms for w in book.warrants.values() if w.plan == book.target_digest), default=0)
+    rights = (*book.warrants.values(), *book.ends.values())
+    until_ms = max((w.until_ms for w in rights if w.plan == book.target_digest), default=0)
     if now_ms >= until_ms:
         raise Refusal(
             GO428.code,

@@ -29,7 +29,7 @@ from gridops.model.plan import Decision, DecisionKind, Plan
 from gridops.model.policy import ActionClass
 from gridops.planner.authority import change_sets, displacing
 from gridops.protocol.messages import AuthorityKind
-from gridops.trust.approved import ApprovedDecision, approved_decisions, leaves_of
+from gridops.trust.approved import ApprovedDecision, approved_decisions, ended_processes, leaves_of
 
 APPLIES_KEPT = 20
 HOUR_MS = 3_600_000
@@ -77,11 +77,16 @@ def _target_set(state: State, row: r.TargetSet, at_ms: int) -> None:
     # A warrant outlives the target it came with as long as its replica is still meant, or still going.
     stay = before | {a.replica for a in plan.placement} | {d.replica for d in plan.to_do}
     book.warrants = {k: w for k, w in book.warrants.items() if k in stay or at_ms < w.until_ms}
+    book.ends = {k: w for k, w in book.ends.items() if at_ms < w.until_ms}
     sets = change_sets(plan.to_do)
     shown = approved_decisions(plan) if row.kind is AuthorityKind.APPROVAL else (None,) * len(plan.to_do)
     for decision, one in zip(plan.to_do, shown, strict=True):
-        warrant = _warrant(row, book, decision, displacing(sets[decision.change_set]))
-        book.warrants[decision.replica] = replace(warrant, decision=one)
+        warrant = replace(_warrant(row, book, decision, displacing(sets[decision.change_set])), decision=one)
+        beside = ended_processes(decision)
+        if beside:
+            book.ends |= dict.fromkeys(beside, warrant)
+        else:
+            book.warrants[decision.replica] = warrant
         book.retry.add(decision.replica)
     _plant(book, tuple(one for one in shown if one is not None))
     meant = {a.replica for a in plan.placement}
@@ -107,7 +112,7 @@ def _plant(book: ScopeBook, decisions: tuple[ApprovedDecision, ...]) -> None:
     """Keep the tree of the plan that is now in force, and of each that a warrant still rests on."""
     if decisions and book.target_digest is not None:
         book.leaves[book.target_digest] = leaves_of(decisions)
-    named = {w.plan for w in book.warrants.values() if w.decision is not None}
+    named = {w.plan for w in (*book.warrants.values(), *book.ends.values()) if w.decision is not None}
     book.leaves = {plan: leaves for plan, leaves in book.leaves.items() if plan in named}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gridops.base.ids import HostId, ReplicaId
+from gridops.base.ids import HostId
 from gridops.controller.core import rows as r
 from gridops.controller.core.given_up import given_up
 from gridops.controller.core.observe import fresh, unseen_success
@@ -21,11 +21,12 @@ from gridops.controller.core.rights import Rights, may_end
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import Apply, Failure
-from gridops.model.action import Drain, Unload
+from gridops.model.action import Action, Drain, Unload
 from gridops.model.plan import Decision, DecisionKind
 from gridops.planner.actions import Step
 from gridops.planner.world import GivenUp
 from gridops.protocol import outbox as ob
+from gridops.trust.approved import ended_processes, process_name
 
 LOCK_IDLE_MS = 900_000
 """An apply for which nothing moved for so long is dead: its lock expires. Longer than any single load is quiet,
@@ -104,17 +105,17 @@ def _gave_up(lines: tuple[Progress, ...], apply: Apply) -> tuple[r.GaveUp, ...]:
 
 def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Roster], outcome: Outcome) -> Progress:
     replica = rights.now_called(decision.replica)
-    going = _under_way(rights, replica)
+    going = _under_way(rights, decision)
     failure = apply.failures.get(decision.replica) or apply.failures.get(replica)
     if going is not None:
         return Progress(decision, StepState.RUNNING, _PHASES[going.body.action.kind], going.body.host)
     if failure is not None:
         return Progress(decision, StepState.FAILED, f"{failure.kind} {failure.outcome}", failure.host, failure)
-    rest = [s for s in outcome.steps if rights.now_called(s.replica) == replica]
-    no = may_end(rights, replica) if rest and isinstance(rest[0].action, Drain | Unload) else None
-    if no is not None:
+    rest = [s for s in outcome.steps if _is_of(rights, decision, s.action)]
+    action = rest[0].action if rest else None
+    no = may_end(rights, action, view[0].report(action.host)) if isinstance(action, Drain | Unload) else None
+    if action is not None and no is not None:
         # The plan in force is not the one that people applied any more, and nobody may go on with it by itself.
-        action = rest[0].action
         halted = Failure(action.host, action.kind, "refused", None, no.detail, apply.moved_ms)
         return Progress(decision, StepState.FAILED, f"{action.kind} refused", action.host, halted)
     if rest:
@@ -126,11 +127,20 @@ def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Ros
     return Progress(decision, StepState.DONE, "stopped" if decision.kind is DecisionKind.REMOVE else "ready", host)
 
 
-def _under_way(rights: Rights, replica: ReplicaId) -> ob.Entry | None:
-    """The open command for a replica as the target calls it; its host may still call it by its former name."""
+def _is_of(rights: Rights, decision: Decision, action: Action) -> bool:
+    """A command carries a decision out: it is about the same replica, as the target calls it, whatever its host calls
+    it; or about the very processes that the decision ends beside the target."""
+    beside = ended_processes(decision)
+    if beside:
+        return isinstance(action, Drain | Unload) and process_name(action.host, action.incarnation) in beside
+    return rights.now_called(action.replica) == rights.now_called(decision.replica)
+
+
+def _under_way(rights: Rights, decision: Decision) -> ob.Entry | None:
+    """The open command that carries a decision out."""
     for _, book in sorted(rights.state.hosts.items()):
         for entry in ob.open_entries(book.outbox):
-            if entry.body.scope == rights.scope and rights.now_called(entry.body.action.replica) == replica:
+            if entry.body.scope == rights.scope and _is_of(rights, decision, entry.body.action):
                 return entry
     return None
 

@@ -86,8 +86,7 @@ class Pass:
         return found
 
     def report(self, host: HostId) -> HostReport | None:
-        heard = self.soft.hosts.get(host)
-        return heard.report if heard is not None else None
+        return self.soft.report(host)
 
 
 @dataclass(frozen=True)

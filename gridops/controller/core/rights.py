@@ -7,7 +7,7 @@ process alive: that is the host's own, by the body that warmed it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gridops.base.codes.control import GO416, GO422, GO429
@@ -29,11 +29,11 @@ from gridops.model.policy import ActionClass, Window
 from gridops.model.snapshot import HostReport
 from gridops.planner.authority import errand
 from gridops.planner.budgets import shut
-from gridops.protocol.covers import Asked, as_reported, uncovered
+from gridops.protocol.covers import Asked, as_reported, beyond_its_end, uncovered
 from gridops.protocol.messages import Ability, Authority, AuthorityKind
 from gridops.protocol.outbox import Entry
 from gridops.trust.approval import Claim, require_carried
-from gridops.trust.approved import Proof, prove, root_of
+from gridops.trust.approved import Proof, process_name, prove, root_of
 from gridops.trust.root import RootChain
 
 
@@ -78,11 +78,18 @@ class Rights:
         """The warrant that speaks for a replica, by whichever name."""
         return self.book.warrants.get(self.now_called(replica))
 
+    def speaking(self, action: Action) -> tuple[Warrant, ...]:
+        """The warrants that may speak for a command: to end a process, the one for that very process comes first."""
+        found = [self.warrant(action.replica)]
+        if isinstance(action, Drain | Unload):
+            found.insert(0, self.book.ends.get(process_name(action.host, action.incarnation)))
+        return tuple(w for w in found if w is not None)
+
 
 def may_issue(rights: Rights, action: Action, report: HostReport | None = None) -> Authority | No:
     """The authority under which a command may be made, or why it may not. `report` is the newest word of its host: no
     command is made that it could only refuse."""
-    found = _nothing_at_all(rights) or _authority(rights, action)
+    found = _nothing_at_all(rights) or _authority(rights, action, report)
     if isinstance(found, No) or found.kind is not AuthorityKind.APPROVAL:
         return found
     if report is None or not report.can(Ability.PROOF.value):
@@ -92,7 +99,7 @@ def may_issue(rights: Rights, action: Action, report: HostReport | None = None) 
     return found if why is None else No(UNAPPROVED.code, f"{named(action)}: its host would refuse it: {why}")
 
 
-def _authority(rights: Rights, action: Action) -> Authority | No:
+def _authority(rights: Rights, action: Action, report: HostReport | None) -> Authority | No:
     group = errand(action)
     if group is not None:
         words = spoken(rights.state, rights.scope, action, rights.now_ms)
@@ -101,18 +108,24 @@ def _authority(rights: Rights, action: Action) -> Authority | No:
         no = _standing_refused(rights, action.replica, group) or _shut(rights, action, group)
         return _of_errand(no, action) or Authority(kind=AuthorityKind.STANDING, action_class=group, approvals=())
     replica = action.replica
-    warrant = rights.warrant(replica) if isinstance(action, Drain | Unload) else _to_start(rights, replica)
+    if isinstance(action, Drain | Unload):
+        ending = _to_end(rights, action, report, _worn_out)
+        return ending if isinstance(ending, No) else _given(rights, ending, action)
+    warrant = _to_start(rights, replica)
     if (warrant is None or _worn_out(rights, replica, warrant)) and _restores(rights, action):
         no = _shut(rights, action, ActionClass.REPAIR)
         return no or Authority(kind=AuthorityKind.STANDING, action_class=ActionClass.REPAIR, approvals=())
     if warrant is None:
         return No(GO416.code, f"{replica}: nobody has decided this yet, it waits for a plan")
-    no = _worn_out(rights, replica, warrant) or _not_standing(rights, replica, warrant)
+    return _worn_out(rights, replica, warrant) or _given(rights, warrant, action)
+
+
+def _given(rights: Rights, warrant: Warrant, action: Action) -> Authority | No:
+    """The authority that a warrant gives while it lasts."""
+    no = _not_standing(rights, action.replica, warrant)
     if no is None and warrant.kind is AuthorityKind.STANDING:
         no = _shut(rights, action, warrant.action_class)
-    if no is not None:
-        return no
-    return Authority(
+    return no or Authority(
         kind=warrant.kind,
         action_class=warrant.action_class,
         approvals=warrant.approvals,
@@ -148,12 +161,13 @@ def still_right(rights: Rights, entry: Entry) -> No | None:
             worn = not spoken(rights.state, rights.scope, action, rights.now_ms)
             return No(GO416.code, f"{named(action)}: the word of who let it be done has ended") if worn else None
         return _standing_refused(rights, replica, group) or _shut(rights, action, group)
-    warrant = rights.warrant(replica)
+    speaking = rights.speaking(action)
     if entry.authority.kind is AuthorityKind.STANDING and _restores(rights, action):
         refused = _standing_refused(rights, replica, entry.authority.action_class)
         return refused or _shut(rights, action, entry.authority.action_class)
-    if warrant is None:
+    if not speaking:
         return No(GO416.code, f"{replica}: its plan is not in force any more")
+    warrant = next((w for w in speaking if _worn_out(rights, replica, w) is None), speaking[0])
     no = _worn_out(rights, replica, warrant) or not_the_last(rights, action)
     if no is None and entry.authority.kind is AuthorityKind.STANDING:
         no = _standing_refused(rights, replica, entry.authority.action_class)
@@ -182,18 +196,42 @@ def may_start(rights: Rights, a: Assignment) -> No | None:
     return None if no is None or _restored(rights, a) else no
 
 
-def may_end(rights: Rights, replica: ReplicaId) -> No | None:
-    """Why what runs beside the target's seat of a replica would not be ended, for want of authority."""
-    warrant = rights.warrant(replica)
-    if warrant is None:
-        return No(GO416.code, f"{replica}: nobody has decided this yet, it waits for a plan")
-    return _over(rights, replica, warrant) or _not_standing(rights, replica, warrant)
+def may_end(rights: Rights, action: Drain | Unload, report: HostReport | None = None) -> No | None:
+    """Why a process that runs beside the target would not be ended, for want of authority."""
+    found = _to_end(rights, action, report, _over)
+    return found if isinstance(found, No) else None
+
+
+def _to_end(
+    rights: Rights,
+    action: Drain | Unload,
+    report: HostReport | None,
+    over: Callable[[Rights, ReplicaId, Warrant], No | None],
+) -> Warrant | No:
+    """The warrant that a process is ended by. Right to end a replica is not right to end each process of its name."""
+    replica = action.replica
+    no = No(GO416.code, f"{replica}: nobody has decided this yet, it waits for a plan")
+    for warrant in rights.speaking(action):
+        found = over(rights, replica, warrant) or _not_standing(rights, replica, warrant)
+        if found is None:
+            found = _of_another(warrant, action, report)
+        if found is None:
+            return warrant
+        no = found
+    return no
+
+
+def _of_another(warrant: Warrant, action: Drain | Unload, report: HostReport | None) -> No | None:
+    """Why what people approved is not about this process, where its host would ask."""
+    if warrant.decision is None or report is None or not report.can(Ability.PROOF.value):
+        return None
+    why = beyond_its_end(warrant.decision, action, as_reported(report.residencies))
+    return None if why is None else No(UNAPPROVED.code, f"{named(action)}: its host would refuse it: {why}")
 
 
 def mends(rights: Rights, action: Action) -> bool:
     """It is repair: decided as such, or the new start of what was started there once."""
-    warrant = rights.warrant(action.replica)
-    return _restores(rights, action) or (warrant is not None and warrant.action_class is ActionClass.REPAIR)
+    return _restores(rights, action) or any(w.action_class is ActionClass.REPAIR for w in rights.speaking(action))
 
 
 def not_the_last(rights: Rights, action: Action) -> No | None:
@@ -208,8 +246,7 @@ def not_the_last(rights: Rights, action: Action) -> No | None:
     profile = rights.now_called(action.replica).rpartition("/")[0]
     if any(a.profile == profile for a in target.placement):
         return None
-    warrant = rights.warrant(action.replica)
-    if warrant is not None and warrant.last_replica and warrant.kind is AuthorityKind.APPROVAL:
+    if any(w.last_replica and w.kind is AuthorityKind.APPROVAL for w in rights.speaking(action)):
         return None
     if rights.permitted.automatic and profile in mode.automatic.last_replica:
         return None

@@ -132,6 +132,11 @@ class Soft:
     refusals: dict[str, int] = field(default_factory=dict)
     """Requests refused, by code."""
 
+    def report(self, host: HostId) -> HostReport | None:
+        """The newest word of a host since this process began."""
+        heard = self.hosts.get(host)
+        return heard.report if heard is not None else None
+
     def roster(self, desired: Desired) -> Roster:
         """Hosts and keys of the intent by name, indexed once per intent."""
         if self.listed is None or self.listed.desired is not desired:

@@ -147,6 +147,9 @@ class ScopeBook:
     target_digest: Digest | None = None
     target_ms: int = 0
     warrants: dict[ReplicaId, Warrant] = field(default_factory=dict)
+    ends: dict[str, Warrant] = field(default_factory=dict)
+    """By process (`trust.approved.process_name`): by what right it is ended beside the target, whatever its replica
+    is called and wherever that stands. Its replica's own warrant says nothing of this and is not replaced by it."""
     leaves: dict[Digest, tuple[Digest, ...]] = field(default_factory=dict)
     """Of each plan by whose approvals a warrant speaks: the tree that they signed (`trust.approved`)."""
     proposal: Proposal | None = None

@@ -10,7 +10,7 @@ process at its own seat, of which `given_up` speaks.
 
 from __future__ import annotations
 
-from gridops.base.ids import HostId, ReplicaId, replica_key, short
+from gridops.base.ids import Digest, HostId, ReplicaId, replica_key
 from gridops.controller.core.modes import desired_now
 from gridops.controller.core.observe import seen, unseen_success
 from gridops.controller.core.reconcile import PATIENCE_MS
@@ -23,6 +23,7 @@ from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.scene import Scene, set_scene
 from gridops.planner.world import Stray
 from gridops.protocol import outbox as ob
+from gridops.trust.approved import process_name
 
 
 def strays(rights: Rights, soft: Soft, roster: Roster) -> tuple[Stray, ...]:
@@ -35,10 +36,19 @@ def strays(rights: Rights, soft: Soft, roster: Roster) -> tuple[Stray, ...]:
     for host, residency in scene.obsolete():
         assert residency.replica is not None
         replica = scene.now_called(residency.replica)
-        if _is_stray(scene, host, residency) and not _being_ended(rights, soft, host, residency):
+        if not _is_stray(scene, host, residency) or _being_ended(rights, soft, host, residency):
+            continue
+        if _nobody_may(scene, rights, host, residency):
             found.setdefault(replica, []).append((host, residency))
-    named = ((r, found[r]) for r in sorted(found, key=replica_key))
-    return tuple(_line(scene, r, processes) for r, processes in named if may_end(rights, r) is not None)
+    return tuple(_line(scene, r, found[r]) for r in sorted(found, key=replica_key))
+
+
+def _nobody_may(scene: Scene, rights: Rights, host: HostId, residency: Residency) -> bool:
+    """No decision in force is about the end of this very process."""
+    assert residency.replica is not None
+    assert residency.incarnation is not None, "what has none is no stray"
+    end = Unload(host=host, replica=residency.replica, profile=residency.profile, incarnation=residency.incarnation)
+    return may_end(rights, end, scene.reports.get(host)) is not None
 
 
 def _is_stray(scene: Scene, host: HostId, residency: Residency) -> bool:
@@ -72,5 +82,7 @@ def _line(scene: Scene, replica: ReplicaId, processes: list[tuple[HostId, Reside
         profile=scene.profile_of(replica),
         seat=Seat(host=host, devices=tuple(sorted(first.devices))),
         cause=Cause(kind=CauseKind.INTENT, detail=f"still runs on {hosts}, and {where}"),
-        was=tuple(Change(field="process", old=f"{h} {short(r.incarnation or '')}", new="ended") for h, r in processes),
+        was=tuple(
+            Change(field="process", old=process_name(h, r.incarnation or Digest("")), new="ended") for h, r in processes
+        ),
     )
