@@ -77,12 +77,19 @@ class Endpoint:
     request: type[Any] | None = None
     limit: int = limits.REQUEST_BYTES
     query: tuple[str, ...] = ()
+    """Numbers of 0 to NUMBER_MOST."""
+    waiting: type[Any] | None = None
+    """What it answers with status 503, where that is an answer and no error."""
+
+
+NUMBER_MOST = 10**15 - 1
+"""More rows than a journal ever has, and exact in whatever a caller counts with."""
 
 
 def _number(values: dict[str, str], name: str) -> int:
     text = values.get(name, "0")
-    if not (text.isascii() and text.isdecimal()) or len(text) > 15:
-        raise Refusal(BAD_REQUEST.code, f"`{name}` is not a number: {text[:40]}")
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(NUMBER_MOST)):
+        raise Refusal(BAD_REQUEST.code, f"`{name}` is not a number of 0 to {NUMBER_MOST}: {text[:40]}")
     return int(text)
 
 
@@ -113,5 +120,5 @@ ROUTES: tuple[Endpoint, ...] = (
     Endpoint("GET", "/healthz", "The process lives and its journal can be written.",
              lambda api, *_: api.healthz(), d.HealthDoc),
     Endpoint("GET", "/readyz", "It has an intent and knows its hosts; else 503 with the reasons.",
-             lambda api, *_: api.readyz(), d.HealthDoc),
+             lambda api, *_: api.readyz(), d.HealthDoc, waiting=d.HealthDoc),
 )  # fmt: skip

@@ -348,7 +348,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
         "evidence": [],
         "exit_code": 1,
     }
-    return Answer({"error": {**body, "hints": ["see /openapi.json"]}}, status_code=error.status_code)
+    told = {"error": {**body, "hints": ["see /openapi.json"]}}
+    return Answer(told, status_code=error.status_code, headers=error.headers)
 
 
 async def _fault(request: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gridops import __version__
 from gridops.base.record import adapter
-from gridops.controller.endpoints import Endpoint
+from gridops.controller.endpoints import NUMBER_MOST, Endpoint
 
 _REF = "#/components/schemas/{model}"
 _ERROR: dict[str, Any] = {
@@ -57,6 +57,9 @@ def _operation(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
             "default": _no(),
         },
     }
+    if route.waiting is not None:
+        told = {"description": "Not yet, with the reasons.", "content": _content(route.waiting, schemas)}
+        operation["responses"]["503"] = told
     parameters = [_parameter(name, "path") for name in re.findall(r"\{(\w+)\}", route.path)]
     parameters += [_parameter(name, "query") for name in route.query]
     if parameters:
@@ -78,8 +81,9 @@ def _content(kind: type[Any] | None, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(name: str, where: str) -> dict[str, Any]:
-    kind = "integer" if where == "query" else "string"
-    return {"name": name, "in": where, "required": where == "path", "schema": {"type": kind}}
+    number = {"type": "integer", "minimum": 0, "maximum": NUMBER_MOST}
+    schema = number if where == "query" else {"type": "string", "minLength": 1}
+    return {"name": name, "in": where, "required": where == "path", "schema": schema}
 
 
 def _no() -> dict[str, Any]:
