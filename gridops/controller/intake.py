@@ -16,7 +16,6 @@ from gridops.base.ids import CommitId
 from gridops.controller.core.intend import Found
 from gridops.controller.lineage import Base, line_to
 from gridops.files.git import Checkout
-from gridops.files.git_run import head_of
 from gridops.files.load import check, load_tightening
 from gridops.files.tree import MemoryTree, Tree
 from gridops.files.trusted import catalog_text, root_texts
@@ -100,7 +99,7 @@ def _first(checkout: Checkout, commit: CommitId, base: Base) -> Tight:
     """What tightens, before anything else is looked at. Of a commit that nobody vouches for yet: its mode alone."""
     if not base.signed:
         return _tightening(checkout.tree(commit))
-    raw = head_of(checkout.where, "cat-file", "blob", f"{commit}:{MODE_FILE}", size=limits.YAML_FILE_BYTES + 1)
+    raw = checkout.head_of_file(commit, MODE_FILE, limits.YAML_FILE_BYTES + 1)
     return _tightening(MemoryTree({MODE_FILE: raw} if raw else {}))
 
 

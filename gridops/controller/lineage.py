@@ -18,7 +18,6 @@ from gridops.base.ids import CommitId
 from gridops.controller.core.intend import chain_of
 from gridops.controller.statedir import StateDir
 from gridops.files.git import Checkout
-from gridops.files.git_run import ask
 from gridops.files.objects import FOLDER, Objects
 from gridops.files.survey import survey
 from gridops.trust.commit import Commit, read_commit, signed_by
@@ -61,7 +60,7 @@ def known_roots(folder: StateDir, tip: tuple[str, ...]) -> tuple[str, ...]:
 def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:
     """The line from what is in force to a commit, and over what lies in the commit's folders. Never raises Refusal."""
     try:
-        with Objects(checkout.where) as objects:
+        with checkout.objects() as objects:
             at, ahead = _beginning(checkout, objects, tip, base)
             tree = _tree_of(at.commit, _raw(objects, at.commit))
             for name, raw in zip(ahead, objects.each(ahead, "commit", limits.COMMIT_BYTES), strict=True):
@@ -76,7 +75,7 @@ def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:
 
 def signer_of(checkout: Checkout, commit: CommitId) -> RoleKey:
     """Who signed one commit, by the documents of its parent. Raises Refusal; a first commit has nobody to ask."""
-    with Objects(checkout.where) as objects:
+    with checkout.objects() as objects:
         found = read_commit(commit, _raw(objects, commit))
         parent = found.parents[0] if found.parents else None
         before = _trust_of(objects, _tree_of(parent, _raw(objects, parent))) if parent is not None else None
@@ -96,7 +95,7 @@ def commits_between(checkout: Checkout, base: CommitId, tip: CommitId) -> tuple[
             raise Refusal(codes.COMMIT_REWOUND.code, what, subject=tip)
         raise _off_line(base, tip)
     most = limits.COMMITS_PER_INTAKE
-    found = _first_parents(checkout, tip, most + 1, f"^{base}")
+    found = checkout.first_parents(tip, most + 1, f"^{base}")
     if len(found) > most:
         raise _too_many(tip)
     # Where a line was merged the wrong way round, the last commit before it is not `base`; the first step notices.
@@ -110,7 +109,7 @@ def _beginning(
     if base.commit is not None:
         return Position(base.commit, base.chain, base.roots), commits_between(checkout, base.commit, tip)
     most = limits.COMMITS_PER_INTAKE
-    ahead = _first_parents(checkout, tip, most + 1)
+    ahead = checkout.first_parents(tip, most + 1)
     known: dict[str, tuple[RootChain, tuple[str, ...]] | None] = {}
     began: Position | None = None
     for back in range(len(ahead) - 1, -1, -1):
@@ -170,12 +169,6 @@ def _files(objects: Objects, trust: str) -> dict[str, bytes]:
             else:
                 found[path] = objects.read(item.oid, "blob", limits.YAML_FILE_BYTES)
     return found
-
-
-def _first_parents(checkout: Checkout, tip: CommitId, most: int, *without: str) -> tuple[CommitId, ...]:
-    """The newest so many, oldest first."""
-    args = ("rev-list", "--first-parent", "--reverse", f"--max-count={most}", tip, *without, "--")
-    return tuple(CommitId(line) for line in ask(checkout.where, *args).text.split())
 
 
 def _too_many(tip: CommitId) -> Refusal:

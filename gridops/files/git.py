@@ -15,6 +15,7 @@ from gridops.base.errors import Failed, Unreachable
 from gridops.base.ids import CommitId
 from gridops.base.units import counted
 from gridops.files.git_run import GitDir, ask, clean, failed, first_line, head_of, open_dir, run
+from gridops.files.objects import Objects
 from gridops.files.tree import A_LINK, FOLDERS
 
 FETCH_TIMEOUT_S = 60.0
@@ -140,6 +141,19 @@ class Checkout:
         if self.resolve(older) is None or self.resolve(newer) is None:
             return False
         raise failed(self.where, args, ran)
+
+    def first_parents(self, tip: CommitId, most: int, *without: str) -> tuple[CommitId, ...]:
+        """The newest so many commits of a branch's own line, oldest first; `without` are revisions to leave out."""
+        args = ("rev-list", "--first-parent", "--reverse", f"--max-count={most}", tip, *without, "--")
+        return tuple(CommitId(line) for line in ask(self.where, *args).text.split())
+
+    def objects(self) -> Objects:
+        """The repository's objects, one by one; to be used inside of `with`."""
+        return Objects(self.where)
+
+    def head_of_file(self, commit: CommitId, path: str, size: int) -> bytes:
+        """The first bytes of one file of a commit; none where it is not there."""
+        return head_of(self.where, "cat-file", "blob", f"{commit}:{path}", size=size)
 
     def count(self, older: CommitId, newer: CommitId) -> int:
         """How many commits `newer` has that `older` has not."""

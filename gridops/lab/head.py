@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from gridops.base.errors import Bug, Failed, Refusal
-from gridops.base.ids import HostId, ScopeName
+from gridops.base.ids import CommitId, HostId, ScopeName
 from gridops.base.record import from_bytes
 from gridops.controller.core import rows as r
 from gridops.controller.core.intend import Found
+from gridops.controller.lineage import Base
 from gridops.controller.planning import Planning
 from gridops.controller.project import Place
 from gridops.controller.service import Controller, Opening
@@ -72,12 +73,15 @@ class Surroundings:
     agenda: Agenda
     trace: Trace
     options: Options
-    root: str
+    roots: Callable[[], tuple[str, ...]]
+    """The root documents at the newest commit."""
     machine: MachineSigner
     down: Callable[[HostId, str], None]
     """Takes a directive to a host."""
-    tip: Callable[[], Found]
+    tip: Callable[[], CommitId]
     """The newest commit."""
+    read: Callable[[CommitId, Base], Found]
+    """What it says, to whoever goes on from what is in force."""
 
 
 class Head:
@@ -110,7 +114,7 @@ class Head:
         around = self.around
         keys = Keys(Path("/lab"), around.machine, self.platter)
         try:
-            controller = self.opened(Opening(keys, (around.root,), self.clock, authority))
+            controller = self.opened(Opening(keys, around.roots(), self.clock, authority))
         except Crashed as crash:
             self._gone(crash)
             return
@@ -240,9 +244,9 @@ class Head:
 
     def _look(self) -> None:
         tip = self.around.tip()
-        if tip.commit != self._read and self.current is not None:
-            self.current.found(tip)
-            self._read = tip.commit
+        if tip != self._read and self.current is not None:
+            self.current.found(self.around.read(tip, self.current.base()))
+            self._read = tip
 
 
 async def _at_once(work: Callable[..., Any], *given: Any) -> Any:

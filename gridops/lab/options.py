@@ -76,6 +76,15 @@ class Options:
     restore_every_ms: int = 0
     """The controller's journal is replaced by an older copy of it, and people rebuild. Only where `talk`."""
 
+    signed_commits: bool = False
+    """Every commit is signed, and the product's own intake reads them (`lab.forge`)."""
+    renew_every_ms: int = 0
+    """People sign the next root document, or the next catalog where there is one. Only with signed commits."""
+    pusher_every_ms: int = 0
+    """Somebody who may push, and lies: rewinds, unsigned commits, older documents. Only with signed commits."""
+    thief_ppm: int = 0
+    """Of directives: who holds the controller's key puts older documents of trust in."""
+
     @property
     def stale_ms(self) -> int:
         """A host is silent when it was not heard for so long."""
@@ -101,7 +110,7 @@ def draw(seed: int) -> Options:
     def sometimes(*values: int) -> int:
         return dice.one_of(values) if dice.happens(450_000) else 0
 
-    return Options(
+    drawn = Options(
         seed=seed,
         hosts=dice.between(1, 5),
         profiles=dice.between(1, 4),
@@ -136,6 +145,21 @@ def draw(seed: int) -> Options:
         rollouts_ppm=dice.one_of((0, 500_000)),
         catalog=dice.happens(300_000),
     )
+    return _with_more(drawn)
+
+
+def _with_more(drawn: Options) -> Options:
+    """What came later has a stream of its own, so that most seeds stay what they were."""
+    dice = Dice(drawn.seed, "options: trust")
+    if not dice.happens(250_000):
+        return drawn
+    return replace(
+        drawn,
+        signed_commits=True,
+        renew_every_ms=dice.one_of((0, 30_000, 60_000)),
+        pusher_every_ms=dice.one_of((0, 15_000, 40_000)),
+        thief_ppm=dice.one_of((0, 50_000)),
+    )
 
 
 def draw_talk(seed: int) -> Options:
@@ -151,6 +175,10 @@ def draw_talk(seed: int) -> Options:
         hosts=dice.between(1, 3),
         laptops=0,
         catalog=False,
+        signed_commits=False,
+        renew_every_ms=0,
+        pusher_every_ms=0,
+        thief_ppm=0,
         beat_ms=dice.one_of((2_000, 5_000)),
         cut_every_ms=dice.one_of((0, 20_000, 40_000)),
         restore_every_ms=40_000 if restored else 0,
@@ -161,7 +189,7 @@ def draw_talk(seed: int) -> Options:
     )
 
 
-_NO_FAULTS = ("rollouts_ppm",)
+_NO_FAULTS = ("rollouts_ppm", "renew_every_ms")
 FAULTS = tuple(
     name
     for name in (f.name for f in fields(Options))

@@ -13,10 +13,14 @@ from gridops.base.errors import Bug, Busy, Refusal
 from gridops.base.ids import CommitId, Digest, EngineName, HostId, PersonName, PlanId, ProfileName
 from gridops.base.units import render_instant
 from gridops.controller.core.intend import Found
+from gridops.controller import intake
+from gridops.controller.lineage import Base
 from gridops.files.load import check, load_tightening
 from gridops.files.tree import MemoryTree
+from gridops.files.trusted import root_texts
 from gridops.lab.agenda import EPOCH_MS
 from gridops.lab.dice import Dice
+from gridops.lab.forge import Forge
 from gridops.lab.head import SCOPE, Head, drive
 from gridops.lab.host import SIGNED_CONTEXT, signer_of
 from gridops.lab.options import Options
@@ -26,17 +30,18 @@ from gridops.model.profile import Artifact, ArtifactFile
 from gridops.trust.approval import Approval, seal_approval
 from gridops.trust.approved import tree_of
 from gridops.trust.catalog import content
-from gridops.trust.found import Founders, first_root
+from gridops.trust.found import Founders, first_root, renewed_root
 from gridops.trust.keys import MachineSigner, PersonSigner
 from gridops.trust.operator import OperatorRequest, Verb, seal_operator
 from gridops.trust.release import seal_catalog
-from gridops.trust.root import genesis, seal_root
+from gridops.trust.root import TRUST, genesis, seal_root, walk
 
 MIRA = PersonName("mira")
 HEADER = "apiVersion: gridops/v1\nkind: "
 CONTEXTS = (1024, 2048, 4096)
 VOLUNTARY = ("rebalance", "rollout", "scale_down", "remove")
 """What counts against the budget of disruptions, where there is one."""
+CATALOG = f"{TRUST}catalog.json"
 EVERYTHING = "[repair, scale_up, scale_down, rollout, rebalance, remove]"
 
 
@@ -47,9 +52,10 @@ class Keys:
     person: PersonSigner
     machine: MachineSigner
     root: str
+    founder: PersonSigner
 
     @classmethod
-    def made(cls) -> Keys:
+    def made(cls, *, signed_commits: bool = False) -> Keys:
         person, machine = PersonSigner.from_seed(b"p" * 32), MachineSigner.from_seed(b"c" * 32)
         founder = PersonSigner.from_seed(b"r" * 32)
         founders = Founders(
@@ -59,7 +65,8 @@ class Keys:
             controller_key=machine.public,
             controller_tls="-----BEGIN CERTIFICATE-----\nlab\n-----END CERTIFICATE-----\n",
         )
-        return cls(person, machine, seal_root(first_root(founders, EPOCH_MS), founder))
+        root = replace(first_root(founders, EPOCH_MS), signed_commits=signed_commits or None)
+        return cls(person, machine, seal_root(root, founder), founder)
 
 
 class Repository:
@@ -71,28 +78,66 @@ class Repository:
         self.contexts = dict.fromkeys(self.replicas, 2048)
         self.mode = "automatic" if options.automatic else "recommend"
         self.drains: set[HostId] = set()
-        self._root = keys.root
-        self._catalog = _signed(options, keys) if options.catalog else None
-        self._commits = 0
-        self.tip = self.commit("begin")
+        self.roots = [keys.root]
+        self.catalogs = [_signed(options, keys, 1)] if options.catalog else []
+        self.forge = Forge() if options.signed_commits else None
+        self.line: list[CommitId] = []
+        """What people committed, oldest first."""
+        self._keys = keys
+        self._read: dict[CommitId, Found] = {}
+        self.commit("begin")
 
     @property
     def hosts(self) -> tuple[HostId, ...]:
         return self.options.host_names
 
-    def commit(self, subject: str) -> Found:
+    @property
+    def tip(self) -> CommitId:
+        """Where the branch stands."""
+        return self.forge.tip if self.forge is not None else self.line[-1]
+
+    def commit(self, subject: str) -> None:
         """What stands now becomes the newest commit."""
-        self._commits += 1
-        name = hashlib.sha256(f"{self.options.seed}/{self._commits}".encode()).hexdigest()[:40]
-        tree = MemoryTree(self._files())
+        files = self._files()
+        if self.forge is not None:
+            raw = {path: text.encode() if isinstance(text, str) else text for path, text in files.items()}
+            self.forge.tip = self.forge.commit(raw, self.line[-1:], subject, self._keys.person)
+            self.line.append(self.forge.tip)
+            return
+        name = CommitId(hashlib.sha256(f"{self.options.seed}/{len(self.line) + 1}".encode()).hexdigest()[:40])
+        tree = MemoryTree(files)
         checked, (mode, drains, _) = check(tree), load_tightening(tree)
         if checked.intent is None:
             raise Bug(f"the lab's own files are wrong: {[str(p) for p in checked.problems]}")
-        intent = replace(checked.intent, commit=CommitId(name), subject=subject, dirty=False)
-        self.tip = Found(
-            CommitId(name), subject, "mira", intent, (), mode, drains, (self._root,), catalog=self._catalog
-        )
-        return self.tip
+        intent = replace(checked.intent, commit=name, subject=subject, dirty=False)
+        catalog = self.catalogs[-1] if self.catalogs else None
+        found = Found(name, subject, "mira", intent, (), mode, drains, (self.roots[0],), catalog=catalog)
+        self._read = {name: found}
+        self.line.append(name)
+
+    def read(self, commit: CommitId, base: Base) -> Found:
+        """The newest commit, as the controller reads it."""
+        return intake.look(self.forge, commit, base) if self.forge is not None else self._read[commit]
+
+    def standing_roots(self) -> tuple[str, ...]:
+        """The root documents at the branch's newest commit."""
+        return (self.roots[0],) if self.forge is None else root_texts(self.forge.tree(self.forge.tip))
+
+    def follows(self, before: CommitId | None, commit: CommitId) -> bool:
+        """People made it, and not before the other one."""
+        if commit not in self.line:
+            return False
+        return before is None or self.line.index(before) <= self.line.index(commit)
+
+    def renew(self, dice: Dice, now_ms: int) -> None:
+        """People sign the next catalog, or the next root document, and commit it."""
+        if self.catalogs and dice.happens(500_000):
+            self.catalogs.append(_signed(self.options, self._keys, len(self.catalogs) + 1))
+            self.commit(f"catalog {len(self.catalogs)}")
+            return
+        chain = walk(genesis(self.roots[0]), self.roots[1:])
+        self.roots.append(seal_root(renewed_root(chain, EPOCH_MS + now_ms), self._keys.founder))
+        self.commit(f"root {len(self.roots)}")
 
     def _files(self) -> dict[str, bytes | str]:
         options = self.options
@@ -114,8 +159,10 @@ class Repository:
             ),
             "fleet.d/hosts.yaml": f"{HEADER}Hosts\n{defaults}\nhosts:\n{hosts}",
         }
-        if self._catalog is not None:
-            files["policies/trust/root/1.json"], files["policies/trust/catalog.json"] = self._root, self._catalog
+        if self.catalogs or self.forge is not None:
+            files |= {f"{TRUST}root/{n}.json": text for n, text in enumerate(self.roots, 1)}
+        if self.catalogs:
+            files[CATALOG] = self.catalogs[-1]
         for name in self.hosts:
             key = signer_of(name).public.text
             files[f"fleet.d/keys/{name}.yaml"] = f"{HEADER}HostKey\nhost: {name}\nkey: {key}\n"
@@ -157,7 +204,7 @@ def file_of(name: str) -> ArtifactFile:
     return ArtifactFile(path=f"{name}.gguf", sha256=Digest(f"sha256:{sha}"), size_bytes=100 << 20)
 
 
-def _signed(options: Options, keys: Keys) -> str:
+def _signed(options: Options, keys: Keys, version: int) -> str:
     """A catalog with every model, none with more context than `SIGNED_CONTEXT`."""
     files = [file_of(f"model-{n}") for n in range(1, options.profiles + 1)]
     entries = tuple(
@@ -174,7 +221,7 @@ def _signed(options: Options, keys: Keys) -> str:
         for file in files
     )
     fleet = genesis(keys.root).fleet
-    return seal_catalog(Catalog(fleet=fleet, version=1, issued_ms=EPOCH_MS, entries=entries), keys.person)
+    return seal_catalog(Catalog(fleet=fleet, version=version, issued_ms=EPOCH_MS, entries=entries), keys.person)
 
 
 class People:
@@ -187,6 +234,7 @@ class People:
         self._head = head
         self._fleet = genesis(keys.root).fleet
         self._dice = Dice(repository.options.seed, "people")
+        self._renewals = Dice(repository.options.seed, "renewals")
 
     def change_their_minds(self) -> None:
         """One commit of some kind."""
@@ -210,6 +258,11 @@ class People:
             what = f"drain of {host} {'begins' if host in repository.drains else 'ends'}"
         repository.commit(what)
         self._say(what)
+
+    def renew(self) -> None:
+        """Documents of trust have a life of their own."""
+        self.repository.renew(self._renewals, self._head.around.agenda.now_ms)
+        self._say(f"root {len(self.repository.roots)}, catalog {len(self.repository.catalogs)}")
 
     def look(self) -> None:
         """On call looks at what is proposed, and mostly applies it."""

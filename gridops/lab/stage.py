@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 
 from gridops.base.ids import HostId
 from gridops.controller.core.pack import pack
+from gridops.lab.acceptance import Acceptance
 from gridops.lab.agenda import Agenda
 from gridops.lab.auditor import Auditor
 from gridops.lab.broken import Broken
@@ -21,6 +22,7 @@ from gridops.lab.nemesis import Nemesis
 from gridops.lab.net import Net
 from gridops.lab.options import Options
 from gridops.lab.people import Keys, Repository
+from gridops.lab.pusher import Thief
 from gridops.lab.trace import Trace
 from gridops.lab.watchers import Watchers
 
@@ -40,10 +42,10 @@ class Stage(ABC):
         self.agenda = Agenda()
         self.trace = Trace(self.agenda)
         self.net = Net(self.agenda, options, Dice(options.seed, "net"))
-        self.watchers = Watchers()
         self.nemesis = Nemesis(options, self.agenda, self.trace, self.net)
-        self.keys = Keys.made()
-        self.repository = Repository(options, self.keys)
+        self.keys = Keys.made(signed_commits=options.signed_commits)
+        self.repository = repository = Repository(options, self.keys)
+        self._thief = Thief(repository, self.keys, self.trace)
         self._look_ms = 0
         self._quiet: tuple[int, int] | None = None
         """Since when nothing has been left to do, and how many commands there were then."""
@@ -52,12 +54,15 @@ class Stage(ABC):
             self.agenda,
             self.trace,
             options,
-            self.keys.root,
+            repository.standing_roots,
             self.keys.machine,
             self._down,
-            lambda: self.repository.tip,
+            lambda: repository.tip,
+            repository.read,
         )
         self.head = self.make_head(around)
+        self.acceptance = Acceptance(self.head.platter, repository.follows)
+        self.watchers = Watchers(self.acceptance)
         self.auditor = Auditor(self.head.platter, self.hosts, self.trace, options)
         shared = Surroundings(
             self.agenda, self.net, self.trace, options, self.keys.root, self.head.receive, self.watchers.look
@@ -114,6 +119,7 @@ class Stage(ABC):
     def whole(self) -> None:
         """What must hold of the whole fleet, after every step."""
         if self.head.current is not None:
+            self.acceptance.look()
             self.auditor.look(self.agenda.now_ms)
 
     def unsettled(self) -> list[str]:
@@ -164,4 +170,4 @@ class Stage(ABC):
         return self._quiet is not None and now_ms - self._quiet[0] >= self.quiet_ms
 
     def _down(self, host: HostId, text: str) -> None:
-        self.net.send(host, False, text, self.hosts[host].hear)
+        self.net.send(host, False, self._thief.passes_on(text), self.hosts[host].hear)

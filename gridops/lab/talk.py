@@ -36,3 +36,4 @@ class Talk(Stage):
     def _restore(self) -> None:
         self.sender.restore()
         self.auditor.forget()
+        self.acceptance.forget_rows()

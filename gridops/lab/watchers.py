@@ -6,15 +6,17 @@ Each rule is derived from what the models really did, never from what the produc
 from __future__ import annotations
 
 from gridops.base.ids import Digest, HostId
+from gridops.lab.acceptance import Acceptance
 from gridops.lab.broken import Broken
 from gridops.lab.host import MIB, SIGNED_CONTEXT, LabHost
 from gridops.protocol.messages import Term
 
 
 class Watchers:
-    """Rules S1 to S5, S9 and S11 over what hosts do."""
+    """Rules S1 to S5, S9, S11 and S12 over what hosts do."""
 
-    def __init__(self) -> None:
+    def __init__(self, acceptance: Acceptance) -> None:
+        self._acceptance = acceptance
         self._heads: dict[HostId, tuple[int, Digest]] = {}
         self._bodies: dict[tuple[HostId, int], Digest] = {}
         self._terms: dict[HostId, Term] = {}
@@ -27,6 +29,7 @@ class Watchers:
         self._signed(at)
         self._term(at)
         self._one_body(at)
+        self._acceptance.on_host(at)
 
     def _room(self, at: LabHost) -> None:
         living = at.processes.living.values()

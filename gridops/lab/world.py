@@ -14,6 +14,7 @@ from gridops.lab.head import SCOPE, Head
 from gridops.lab.head import Surroundings as HeadSurroundings
 from gridops.lab.host import SIGNED_CONTEXT
 from gridops.lab.people import People
+from gridops.lab.pusher import Pusher
 from gridops.lab.stage import Stage
 from gridops.model.snapshot import ResidencyState
 
@@ -28,6 +29,10 @@ class World(Stage):
         self.people = People(self.repository, self.keys, self.head)
         self.nemesis.every(self.options.commit_every_ms, self.people.change_their_minds)
         self.nemesis.every(self.options.apply_after_ms, self.people.look, always=True)
+        if self.repository.forge is not None:
+            pusher = Pusher(self.repository, self.repository.forge, self.keys, self.agenda, self.trace)
+            self.nemesis.every(self.options.renew_every_ms, self.people.renew)
+            self.nemesis.every(self.options.pusher_every_ms, pusher.push)
 
     def calm_down(self) -> None:
         """People want something that the fleet can do."""

@@ -153,6 +153,10 @@ class PersonSigner(_Private):
     def sign(self, kind: str, pae: bytes) -> bytes:
         return sshsig.make(self._private, namespace(kind), pae)
 
+    def sign_for(self, namespace: str, message: bytes) -> bytes:
+        """Signature in a namespace of somebody else's, as `ssh-keygen -Y sign` makes it: git's is `git`."""
+        return sshsig.make(self._private, namespace, message)
+
 
 def namespace(kind: str) -> str:
     """The SSH signature namespace of an envelope kind: keeps our signatures apart from git's and other tools'."""

@@ -25,7 +25,7 @@ def unsigned(
 
 def block(payload: bytes, signer: PersonSigner, namespace: str = "git") -> bytes:
     """The raw SSH signature of a payload."""
-    return sshsig.make(signer._private, namespace, payload)
+    return signer.sign_for(namespace, payload)
 
 
 def header(text: str | bytes, name: bytes = b"gpgsig") -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gridops.base import canon
-from gridops.controller import planning
+from gridops.controller import lineage, planning
 from gridops.controller.core import apply, catalogs, fold, propose, rows
 from gridops.controller.core.state import State
 from gridops.controller.service import Controller
@@ -23,7 +23,9 @@ from gridops.planner import signed as signed_by
 from gridops.planner.budgets import Circumstances
 from gridops.protocol import fence, outbox
 from gridops.protocol.messages import GrantMode
+from gridops.trust import line, release
 from gridops.trust.approval import judge
+from gridops.trust.root import RoleName
 
 SEEDS = 40
 
@@ -66,6 +68,12 @@ def tardy(seed: int) -> Options:
 def signed(seed: int) -> Options:
     """People have signed what may run, and commit more than that."""
     return replace(draw(seed), catalog=True, rollouts_ppm=500_000, hosts=2, automatic=True)
+
+
+def pushed(seed: int) -> Options:
+    """Somebody may push and somebody has the controller's key, and both offer what was good once."""
+    few = replace(draw(seed), hosts=1, profiles=1, catalog=True, rollouts_ppm=0, signed_commits=True)
+    return replace(few, pusher_every_ms=15_000, renew_every_ms=30_000, thief_ppm=300_000)
 
 
 def lying(seed: int) -> Options:
@@ -229,3 +237,24 @@ def test_what_nobody_signed_is_noticed(deaf: int, monkeypatch: pytest.MonkeyPatc
     for room, name, answer in rooms[:deaf]:
         monkeypatch.setattr(room, name, lambda *given, said=answer: said)
     assert found("S15" if deaf == 1 else "S9", of=signed)
+
+
+def test_a_branch_that_goes_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies between is followed, and nobody asks whether what is in force is behind the tip."""
+
+    def between(checkout: Any, base: Any, tip: Any) -> Any:
+        return checkout.first_parents(tip, 500, f"^{base}")
+
+    monkeypatch.setattr(lineage, "commits_between", between)
+    assert found("S12", of=pushed)
+
+
+def test_a_commit_that_nobody_signed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "signed_by", lambda commit, chain, ahead=None: chain.root.role(RoleName.CHANGE).keys[0])
+    assert found("S12", of=pushed)
+
+
+def test_an_older_catalog_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has seen a newer one takes what comes all the same."""
+    monkeypatch.setattr(release, "demanded", lambda known, chain: chain.root.catalog or 0)
+    assert found("S12", of=pushed)
