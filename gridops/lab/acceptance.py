@@ -42,7 +42,7 @@ class Acceptance:
             match decode(kind, json.loads(value)):
                 case r.IntentAccepted(commit=commit):
                     if not self._follows(self._commit, commit):
-                        raise Broken("S12", f"commit {commit} was accepted after {self._commit}, and does not follow it")
+                        raise Broken("S12", f"commit {commit} was accepted after {self._commit}, and does not follow")
                     self._commit = commit
                 case r.RootTaken(version=version, text=text):
                     self._root(version, text)

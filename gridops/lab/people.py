@@ -12,8 +12,8 @@ from typing import Any
 from gridops.base.errors import Bug, Busy, Refusal
 from gridops.base.ids import CommitId, Digest, EngineName, HostId, PersonName, PlanId, ProfileName
 from gridops.base.units import render_instant
-from gridops.controller.core.intend import Found
 from gridops.controller import intake
+from gridops.controller.core.intend import Found
 from gridops.controller.lineage import Base
 from gridops.files.load import check, load_tightening
 from gridops.files.tree import MemoryTree

@@ -66,7 +66,8 @@ class Pusher:
                 files |= {p: raw for p, raw in forge.files(old).items() if p == CATALOG}
                 forge.tip, what = forge.commit(files, [line[-1]], "older", self._keys.person), "has a catalog of before"
             case _:
-                forge.tip, what = forge.commit(self._own_root(files), [line[-1]], "own", STRANGER), "brings its own root"
+                files = self._own_root(files)
+                forge.tip, what = forge.commit(files, [line[-1]], "own", STRANGER), "brings its own root"
         self._trace.add("branch", what)
         self._trace.saw(f"the branch {what}")
         if kind in (2, 6, 7) and self._is_theirs():

@@ -46,8 +46,17 @@ def words(found: Found) -> tuple[object, ...]:
     line = found.line
     said = (line.base, line.tip, line.signers, str(line.refusal)) if line is not None else None
     desired = found.intent.desired if found.intent is not None else None
-    return (found.commit, found.subject, desired, found.problems, found.mode, found.drains, found.roots, said) + (
-        (found.descends, found.catalog, found.mode_gone)
+    tight = (found.mode, found.mode_gone, found.drains)
+    return (
+        found.commit,
+        found.subject,
+        desired,
+        found.problems,
+        tight,
+        found.roots,
+        found.catalog,
+        said,
+        found.descends,
     )
 
 
