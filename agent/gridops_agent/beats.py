@@ -15,11 +15,10 @@ from dataclasses import replace
 from gridops.base import limits
 from gridops.base.codes import trust as codes
 from gridops.base.errors import Refusal, Unreachable
-from gridops.base.record import to_bytes
 from gridops.protocol import fresh, receipts
 from gridops.protocol.messages import Beat, Directive
 from gridops.protocol.open import open_directive
-from gridops.trust.envelope import seal
+from gridops.trust.envelope import seal_record
 from gridops.trust.keys import Signer
 from gridops_agent.client import Controller, Foreign
 from gridops_agent.clock import SystemClock
@@ -71,8 +70,8 @@ class Beats:
         self._hours.session = fresh.ask(self._hours.session, nonce, clock.monotonic_ms())
         word = heartbeat(host, self._hours.session, nonce, self._hours.now_ms(), version, readings())
         said = Beat(
-            heartbeat=seal("heartbeat", to_bytes(word), self._signer),
-            receipts=tuple(seal("receipt", to_bytes(r), self._signer) for r in receipts.owed(host.receipts)),
+            heartbeat=seal_record("heartbeat", word, self._signer),
+            receipts=tuple(seal_record("receipt", r, self._signer) for r in receipts.owed(host.receipts)),
         )
         try:
             answer = await self._asked(controller, said)

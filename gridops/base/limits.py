@@ -56,6 +56,9 @@ SIGNATURES = 8
 KEYS_KEPT = 4_096
 """Public keys of which the library's form is remembered: each heartbeat and each answer is verified. Double: a few MB
 more for a fleet that one controller does not carry; half: 2,000 hosts and their people still have room."""
+VERDICTS_KEPT = 4_096
+"""Signatures of which the verdict is remembered, where a program asks for it: the lab. Double: 10 MB more; half: a
+message that is played again late in a run is verified once more."""
 ROOTS_PER_DIRECTIVE = 32
 CATALOG_ENTRIES = 1_024
 """Entries of a catalog, some 600 bytes each, so that the size of its envelope bounds most of them first."""

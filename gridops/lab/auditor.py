@@ -23,11 +23,11 @@ from gridops.lab.broken import Broken
 from gridops.lab.disk import Platter
 from gridops.lab.disruptions import Disruptions
 from gridops.lab.options import Options
+from gridops.lab.serving import Serving
 from gridops.lab.trace import Trace
 from gridops.model.action import Drain, Unload, Warm
 from gridops.model.plan import Plan
 from gridops.model.policy import ActionClass
-from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Authority, AuthorityKind, Body, Outcome, Receipt
 
 if TYPE_CHECKING:
@@ -57,13 +57,11 @@ class Auditor:
         """Commands without a final receipt, withdrawn ones too: until its host says so, nothing is over."""
         self._voided: set[tuple[HostId, int]] = set()
         self._drained: set[Digest] = set()
-        self._noted_ms = 0
-        self._ready: dict[Digest, tuple[ProfileName, int, int]] = {}
-        """Of each process that ever served: its profile, since when, and when it was last seen to."""
+        self._serving = Serving(hosts)
 
     def look(self, now_ms: int) -> None:
         """Take note of who serves, and judge every new row. Raises Broken."""
-        self._note(now_ms)
+        self._serving.look(now_ms)
         while self._read < len(self._platter.rows):
             at_ms, _, kind, value = self._platter.rows[self._read]
             self._read += 1
@@ -86,16 +84,6 @@ class Auditor:
         self._read = len(self._platter.rows)
         self._bodies.clear()
         self._open.clear()
-
-    def _note(self, now_ms: int) -> None:
-        for host in self._hosts.values():
-            for process in host.processes.living.values():
-                held = host.host.held.get(process.body)
-                if held is not None and held.state is ResidencyState.READY and process.listed_ms <= now_ms:
-                    _, since_ms, last_ms = self._ready.get(process.body, ("", now_ms, now_ms))
-                    since_ms = since_ms if last_ms == self._noted_ms else now_ms
-                    self._ready[process.body] = (held.profile, since_ms, now_ms)
-        self._noted_ms = now_ms
 
     def _set(self, row: r.TargetSet, at_ms: int) -> None:
         before = None if self._target is None else plan_digest(self._target)
@@ -137,15 +125,16 @@ class Auditor:
         profile, target = action.profile, self._target
         if target is None or all(a.profile != profile for a in target.placement):
             return
-        if action.incarnation not in self._ready or any((profile, a.launch) in self._dips for a in target.placement):
+        ready = self._serving.lately()
+        if action.incarnation not in ready or any((profile, a.launch) in self._dips for a in target.placement):
             return
         if self._alone(action, target):
             return
-        _, first_ms, last_ms = self._ready[action.incarnation]
+        _, first_ms, last_ms = ready[action.incarnation]
         since_ms = now_ms - self._believed_ms
         if last_ms < now_ms or first_ms > since_ms:
             return  # it is gone, or so young that nobody need have heard of it
-        others = [body for body, (name, _, at) in self._ready.items() if name == profile and at >= since_ms]
+        others = [body for body, (name, _, at) in ready.items() if name == profile and at >= since_ms]
         if others == [action.incarnation]:
             raise Broken("S7", f"{action.kind} {action.replica} on {action.host}: it is the only one that serves")
 
@@ -160,12 +149,13 @@ class Auditor:
         action, target = body.action, self._target
         if not isinstance(action, Drain | Unload) or target is None or authority.kind is not AuthorityKind.STANDING:
             return
-        if authority.action_class is ActionClass.REPAIR or action.incarnation not in self._ready:
+        ready = self._serving.lately()
+        if authority.action_class is ActionClass.REPAIR or action.incarnation not in ready:
             return
         since_ms = now_ms - self._believed_ms
-        if self._ready[action.incarnation][2] < since_ms:
+        if ready[action.incarnation][2] < since_ms:
             return
-        lately = [(body, name) for body, (name, _, at_ms) in self._ready.items() if at_ms >= since_ms]
+        lately = [(body, name) for body, (name, _, at_ms) in ready.items() if at_ms >= since_ms]
         serving = Counter(name for body, name in lately if body not in self._drained)
         self._disruptions.takes(action.incarnation, action.profile, target, serving)
 

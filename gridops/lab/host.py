@@ -29,7 +29,7 @@ from gridops.protocol import fresh, receipts
 from gridops.protocol.fence import new_fence
 from gridops.protocol.messages import Beat, Directive
 from gridops.protocol.open import open_directive
-from gridops.trust.envelope import seal
+from gridops.trust.envelope import seal_record
 from gridops.trust.keys import MachineSigner
 from gridops.trust.root import RootChain, genesis
 from gridops_agent.core.events import (
@@ -281,8 +281,8 @@ class LabHost:
         self.session = fresh.ask(self.session, nonce, self.clock.monotonic_ms())
         word = heartbeat(self.host, self.session, nonce, self.now(), "lab", self._readings())
         said = Beat(
-            heartbeat=seal("heartbeat", to_bytes(word), self.signer),
-            receipts=tuple(seal("receipt", to_bytes(r), self.signer) for r in receipts.owed(self.host.receipts)),
+            heartbeat=seal_record("heartbeat", word, self.signer),
+            receipts=tuple(seal_record("receipt", r, self.signer) for r in receipts.owed(self.host.receipts)),
         )
         self._waiting = True
         self.around.net.send(self.name, True, to_bytes(said).decode(), lambda text: self.around.up(self.name, text))

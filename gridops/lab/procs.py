@@ -37,6 +37,8 @@ class Processes:
 
     def __init__(self, agenda: Agenda, options: Options, dice: Dice) -> None:
         self.living: dict[int, Process] = {}
+        self.turns = 0
+        """Counts how often one came or went."""
         self.spawned: list[Digest] = []
         """Bodies of every process that was ever started here, in order."""
         self.kind = False
@@ -65,6 +67,7 @@ class Processes:
             stubborn=not self.kind and dice.happens(options.stubborn_ppm),
         )
         self.living[made.pid] = made
+        self.turns += 1
         self.spawned.append(body)
         if dies_ms < NEVER_MS:
             self._agenda.after(dies_ms - now_ms, lambda: self.end(made.pid))
@@ -77,6 +80,7 @@ class Processes:
     def end(self, pid: int) -> None:
         """It is gone, if it was there."""
         self.living.pop(pid, None)
+        self.turns += 1
 
     def stop(self, pid: int) -> bool:
         """Tell it to end; whether nothing of it is left."""
@@ -84,10 +88,12 @@ class Processes:
         if process is not None and process.stubborn and not self.kind:
             return False
         self.living.pop(pid, None)
+        self.turns += 1
         return True
 
     def reboot(self) -> None:
         self.living.clear()
+        self.turns += 1
 
     def settle(self) -> None:
         """What hangs ends now, and nothing is stubborn any more."""

@@ -12,6 +12,7 @@ from gridops.lab.options import FAULTS, Options, draw, with_
 from gridops.lab.stage import Stage
 from gridops.lab.talk import Talk
 from gridops.lab.world import World
+from gridops.trust.keys import each_signature_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,9 @@ def run(options: Options, until_step: int | None = None) -> Ran:
     world: Stage | None = None
     broken = None
     try:
-        world = Talk(options) if options.talk else World(options)
-        world.run(until_step)
+        with each_signature_once():
+            world = Talk(options) if options.talk else World(options)
+            world.run(until_step)
     except Broken as rule:
         broken = str(rule)
     except Exception:  # noqa: BLE001 - whatever comes out of the product is a finding

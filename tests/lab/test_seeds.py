@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,15 @@ def test_the_same_seed_is_the_same_run_under_another_hash_seed() -> None:
     env = {**os.environ, "PYTHONHASHSEED": "4711"}
     there = subprocess.run([sys.executable, "-c", print_], env=env, capture_output=True, text=True, check=True)
     assert there.stdout.strip() == run(draw(7)).fingerprint
+
+
+@pytest.mark.parametrize("options", [draw(3), draw_talk(3)], ids=["full", "talk"])
+def test_a_run_is_the_same_where_every_signature_is_verified_each_time(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = run(options)
+    monkeypatch.setattr("gridops.lab.run.each_signature_once", nullcontext)
+    assert run(options) == usual
 
 
 def test_without_faults_everything_wanted_stands() -> None:

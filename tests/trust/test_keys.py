@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridops.trust.keys import MachineSigner, PassphraseNeeded, PersonSigner, PublicKey, parse_key
+from gridops.base import limits
+from gridops.trust import keys
+from gridops.trust.keys import (
+    MachineSigner,
+    PassphraseNeeded,
+    PersonSigner,
+    PublicKey,
+    each_signature_once,
+    parse_key,
+)
 from tests.trust.people import machine, person, seed
 
 VECTORS = Path(__file__).parent / "vectors"
@@ -133,3 +142,43 @@ def test_our_private_keys_come_back(passphrase: bytes | None) -> None:
     if passphrase:
         with pytest.raises(PassphraseNeeded):
             PersonSigner.from_openssh(written)
+
+
+@pytest.mark.parametrize("signer", [machine("a"), person("a")], ids=["machine", "person"])
+def test_a_remembered_verdict_is_one_on_these_bytes_of_this_kind_under_this_key(
+    signer: MachineSigner | PersonSigner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = machine("b") if isinstance(signer, MachineSigner) else person("b")
+    asked: list[bytes] = []
+    verifies = PublicKey._verifies
+
+    def counted(self: PublicKey, kind: str, pae: bytes, signature: bytes) -> bool:
+        asked.append(pae)
+        return verifies(self, kind, pae, signature)
+
+    monkeypatch.setattr(PublicKey, "_verifies", counted)
+    before = signer.sign("grant", b"before")
+    with each_signature_once():
+        for _ in range(2):
+            assert signer.public.verifies("grant", b"before", before)
+        assert asked == [b"before"]
+        made = signer.sign("grant", b"text")
+        assert signer.public.verifies("grant", b"text", made)
+        assert asked == [b"before"]
+        for _ in range(2):
+            assert not signer.public.verifies("grant", b"texts", made)
+            assert not signer.public.verifies("grant", b"text", made[:-1] + bytes([made[-1] ^ 1]))
+            assert not other.public.verifies("grant", b"text", made)
+            assert signer.public.verifies("plan", b"text", made) is isinstance(signer, MachineSigner)
+        assert len(asked) == 5
+    assert signer.public.verifies("grant", b"text", made)
+    assert len(asked) == 6
+
+
+def test_verdicts_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "VERDICTS_KEPT", 3)
+    signer = machine("a")
+    with each_signature_once():
+        for n in range(10):
+            signer.sign("grant", b"%d" % n)
+            assert len(keys._verdicts.get() or ()) == min(n + 1, 3)
