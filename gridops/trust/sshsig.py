@@ -8,7 +8,6 @@ Must never start a process: `ssh-keygen` is an oracle in the tests, not a part o
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import struct
 import textwrap
@@ -22,6 +21,7 @@ _VERSION = 1
 _HASH = b"sha512"
 _HEAD = "-----BEGIN SSH SIGNATURE-----"
 _TAIL = "-----END SSH SIGNATURE-----"
+_SPACE = " \t\r\n"
 
 
 def make(private: Ed25519PrivateKey, namespace: str, message: bytes) -> bytes:
@@ -61,14 +61,19 @@ def armor(block: bytes) -> str:
 
 
 def dearmor(text: str) -> bytes:
-    """The raw block of a text form. Raises ValueError with a sentence."""
-    lines = text.strip().splitlines()
-    if len(lines) < 3 or lines[0].strip() != _HEAD or lines[-1].strip() != _TAIL:
+    """The raw block of a text form, as strictly as ssh-keygen reads it. Raises ValueError with a sentence."""
+    body, found, after = text[len(_HEAD) :].partition("\n" + _TAIL)
+    # What ssh-keygen passes over, and no other space: a form that only we read is one that git does not believe.
+    if not text.startswith(_HEAD + "\n") or not body.strip(_SPACE) or not found or after.strip(_SPACE):
         raise ValueError(f"not an SSH signature: expected a block that begins with {_HEAD}")
+    letters = body.translate(dict.fromkeys(map(ord, _SPACE)))
     try:
-        return base64.b64decode("".join(line.strip() for line in lines[1:-1]), validate=True)
-    except binascii.Error as error:
+        block = base64.b64decode(letters, validate=True)
+    except ValueError as error:
         raise ValueError("not an SSH signature: the block is not base64") from error
+    if base64.b64encode(block).decode() != letters:
+        raise ValueError("not an SSH signature: the block is not base64 as it is written")
+    return block
 
 
 def claims(block: bytes) -> tuple[bytes, str] | None:

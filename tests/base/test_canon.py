@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from enum import StrEnum
 from typing import Any
 
@@ -27,6 +28,41 @@ values = st.recursive(
 @given(values)
 def test_inside_the_subset_the_bytes_are_those_of_rfc_8785(value: Any) -> None:
     assert dumps(value) == rfc8785.dumps(value)
+
+
+CHANGES = st.sampled_from(
+    [b"", b" ", b"0", b"-", b".5", b"e3", b"\n", b'"', b"\\u0061", b",", b"}", b"A", b"\xff", b"9" * 16]
+)
+
+
+@given(values, st.data())
+def test_a_changed_byte_leaves_canonical_bytes_here_exactly_where_it_does_by_rfc_8785(
+    value: Any, data: st.DataObject
+) -> None:
+    raw = dumps(value)
+    at = data.draw(st.integers(0, len(raw)))
+    bent = raw[:at] + data.draw(CHANGES) + raw[at + data.draw(st.integers(0, 2)) :]
+    try:
+        read = json.loads(bent)
+        theirs = rfc8785.dumps(read) == bent
+    except (ValueError, RecursionError, rfc8785.CanonicalizationError):
+        read, theirs = None, False
+    try:
+        ours = loads(bent) == read
+    except NotCanonical:
+        ours = False
+    assert ours == (theirs and within(read))
+
+
+def within(value: Any) -> bool:
+    """Whether a value lies in the subset that the house signs: RFC 8785 also has fractions and any key."""
+    match value:
+        case dict():
+            return all(re.fullmatch("[a-z][a-z0-9_]*", key) and within(item) for key, item in value.items())
+        case list():
+            return all(map(within, value))
+        case _:
+            return not isinstance(value, float)
 
 
 @given(values)

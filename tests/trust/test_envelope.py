@@ -247,6 +247,36 @@ def test_our_envelopes_verify_in_securesystemslib() -> None:
     assert Oracle.from_dict(dict(GRANT)).verify([key], 1)
 
 
+WHOLE = text_of(GRANT)
+PARTS = [*'{}[],:" =\\/+Az9', '"x":1,', '"payload":"e30=",', '"signatures":[],', "\\u0061", "é"]
+
+
+@given(st.integers(0, len(WHOLE)), st.sampled_from(["", *PARTS]), st.integers(0, 3))
+def test_a_bent_envelope_means_the_same_to_securesystemslib(at: int, part: str, gone: int) -> None:
+    """What we open they verify, over the same payload; what they alone verify is no envelope to us by its form."""
+    bent = WHOLE[:at] + part + WHOLE[at + gone :]
+    theirs, code = verified_there(bent), ""
+    try:
+        ours = envelope.open_envelope(bent, kind="grant", keys=keys_of(CONTROLLER)).payload
+    except Refusal as refusal:
+        ours, code = None, refusal.code
+    assert ours == theirs or code == "bad_envelope", "more than the form is another"
+
+
+def verified_there(text: str) -> bytes | None:
+    """The payload that securesystemslib finds signed by the controller. It goes by the key id, here only a hint."""
+    key = SSlibKey(CONTROLLER.public.key_id, "ed25519", "ed25519", {"public": CONTROLLER.public.raw.hex()})
+    try:
+        document = json.loads(text)
+        for signature in document["signatures"]:
+            signature["keyid"] = key.keyid
+        opened = Oracle.from_dict(document)
+        opened.verify([key], 1)
+    except Exception:  # noqa: BLE001 - whatever it stumbles over, it has not verified it
+        return None
+    return bytes(opened.payload)
+
+
 SEALED = text_of(APPROVAL)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -110,3 +111,76 @@ def test_ssh_keygen_accepts_ours_and_refuses_it_elsewhere(tmp_path: Path) -> Non
     assert verdict(NAMESPACE, MESSAGE) == 0
     assert verdict("git", MESSAGE) != 0
     assert verdict(NAMESPACE, b"other") != 0
+
+
+def test_what_we_verify_ssh_keygen_verifies_and_the_other_way_round_but_for_forms_we_do_not_read(
+    tmp_path: Path,
+) -> None:
+    """240 signatures, each with one small change in its block or in its text form, shown to both."""
+    oracle = shutil.which("ssh-keygen")
+    assert oracle is not None, "commits are signed with it too: install openssh-client"
+    (tmp_path / "allowed").write_text(f"mira {MIRA.public.text}\n")
+    rng, agreed, milder = random.Random(11), 0, []
+    for number in range(240):
+        block = recorded(rng.choice(["approval", "approval", "sha256", "git"]))
+        text = bent_text(sshsig.armor(block), rng) if number % 2 else sshsig.armor(bent_block(block, rng))
+        (tmp_path / "signature").write_bytes(text.encode("utf-8", "surrogateescape"))
+        command = [oracle, "-Y", "verify", "-f", tmp_path / "allowed", "-I", "mira", "-n", NAMESPACE]
+        shown = [*command, "-s", tmp_path / "signature"]
+        theirs = subprocess.run(shown, input=MESSAGE, capture_output=True, check=False).returncode == 0
+        ours = verifies(text)
+        agreed += ours and theirs
+        if ours:
+            assert theirs, text
+        elif theirs:
+            milder.append(text)
+    assert agreed > 20
+    assert all(map(_not_read, milder)), "only a hash, or words behind the end, that we do not read are theirs alone"
+
+
+def _not_read(text: str) -> bool:
+    whole, _, after = text.partition("\n-----END SSH SIGNATURE-----")
+    return bool(after.strip()) or b"sha256" in sshsig.dearmor(whole + "\n-----END SSH SIGNATURE-----\n")
+
+
+def verifies(text: str) -> bool:
+    try:
+        return sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, sshsig.dearmor(text))
+    except ValueError:
+        return False
+
+
+def bent_block(block: bytes, rng: random.Random) -> bytes:
+    """A bit turned, a byte more or less, or a field exchanged for another of its kind."""
+    at = rng.randrange(len(block))
+    match rng.randrange(5):
+        case 0:
+            return block[:at] + bytes([block[at] ^ (1 << rng.randrange(8))]) + block[at + 1 :]
+        case 1:
+            return block[:at] + block[at + 1 :]
+        case 2:
+            return block[:at] + bytes([rng.randrange(256)]) + block[at:]
+        case 3:
+            return block.replace(b"sha512", b"sha256") if rng.random() < 0.5 else block.replace(b"SSHSIG", b"SSHSIX")
+        case _:
+            return block
+
+
+def bent_text(text: str, rng: random.Random) -> str:
+    """Line ends, empty lines, spaces, a letter changed: what mail programs and editors do to a signature."""
+    at = rng.randrange(len(text))
+    match rng.randrange(7):
+        case 0:
+            return text.replace("\n", "\r\n")
+        case 6:
+            return rng.choice([" ", "\n", "\u2028"]) + text
+        case 1:
+            return text[:at] + rng.choice(" \n=Ax-\t") + text[at:]
+        case 2:
+            return text[:at] + text[at + 1 :]
+        case 3:
+            return text.rstrip("\n")
+        case 4:
+            return text + rng.choice(["\n", "x", " ", "-----END SSH SIGNATURE-----\n"])
+        case _:
+            return text[:at] + rng.choice("ABz9+/") + text[at + 1 :]
