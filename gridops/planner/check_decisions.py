@@ -68,10 +68,11 @@ def _differences(view: View) -> Iterator[tuple[tuple[DecisionKind, ReplicaId], t
         ):
             yield (DecisionKind.CHANGE, a.replica), (old.seat, a.seat)
         elif a.replica in placed:
-            # Started again where it stands: only when its host says that nothing of it runs, and could take it.
+            # Started again where it stands: only when its host says that nothing of it serves, and could take it.
             names = view.known_as(a)
             mine = [r for r in view.live(a.seat.host) if r.replica in names and r.identity == a.launch]
-            if view.beat(a.seat.host) is None and all(r.state is ResidencyState.FAILED for r in mine):
+            down = {r.state for r in mine} <= {ResidencyState.FAILED, ResidencyState.DRAINING}
+            if view.beat(a.seat.host) is None and down:
                 yield (DecisionKind.PLACE, a.replica), (None, a.seat)
     for replica, old in view.before.items():
         if replica not in survives:

@@ -29,7 +29,7 @@ def judge(world: World, incumbent: Incumbent) -> Incumbent:
 
 
 def _may_start(world: World, incumbent: Incumbent) -> bool:
-    """Whether what was given up may be started on its seat again: nothing of it runs, and it could stand there."""
+    """Whether what was given up may be started on its seat again: nothing of it serves, and it could stand there."""
     view, profile = world.hosts.get(incumbent.host), world.profiles.get(incumbent.assignment.profile)
     if view is None or view.closed is not None or profile is None or incumbent.verdict > Verdict.LEAVE:
         return False
@@ -37,7 +37,7 @@ def _may_start(world: World, incumbent: Incumbent) -> bool:
     here = [r for r in (*view.ours, *view.stuck) if r.replica in names and r.identity == incumbent.assignment.launch]
     known = {r.id for r in view.rooms}
     return (
-        all(r.state is ResidencyState.FAILED for r in here)
+        all(r.state in (ResidencyState.FAILED, ResidencyState.DRAINING) for r in here)
         and allowed(profile, view, world.planning) is None
         and _may_run(incumbent, view)
         and (world.signed is None or world.signed.seat(incumbent.assignment, incumbent.launch) is None)

@@ -48,6 +48,13 @@ def gives_up(desk: Desk, detail: str = "exit code 1", restarts: int = 3) -> None
     room.bump()
 
 
+def drains(desk: Desk) -> None:
+    """It takes no work any more, and its host waits for the word to end it."""
+    room = desk.fleet.agents["alpha"].room
+    room.residencies = {k: replace(v, state=ResidencyState.DRAINING) for k, v in room.residencies.items()}
+    room.bump()
+
+
 def loses(desk: Desk) -> None:
     """Its host knows nothing of the process any more."""
     room = desk.fleet.agents["alpha"].room
@@ -88,6 +95,46 @@ def test_recommend_proposes_a_restart_as_repair_and_an_approval_carries_it_out(f
     assert desk.book().proposal is None
     assert candidate(desk) == []
     same(desk)
+    desk.controller.close()
+
+
+@pytest.mark.parametrize("text", [None, AUTOMATIC], ids=["recommend", "automatic"])
+def test_what_was_drained_where_it_is_wanted_and_nobody_may_end_is_started_again(
+    fleet: Fleet, text: str | None
+) -> None:
+    """A plan drained it to move it, a later one left it where it was, and the right to end it went with the first."""
+    desk = serving(fleet, text)
+    drains(desk)
+    desk.settle(3)
+    if text is None:
+        (decision,) = desk.proposal().to_do
+        assert (decision.kind, decision.action_class) == (DecisionKind.PLACE, ActionClass.REPAIR)
+        assert decision.cause.detail == "restart on alpha: it was drained there, and nobody may end it any more"
+        assert desk.ready() == []
+        desk.apply()
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    assert desk.book().proposal is None
+    same(desk)
+    desk.controller.close()
+
+
+def test_what_is_drained_and_may_be_ended_is_not_asked_about(fleet: Fleet) -> None:
+    """Whoever may end it and start it again does so as soon as anything is done at all."""
+    fleet.begin(**{"profiles.d/coder.yaml": HERE})
+    desk = Desk(fleet)
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    desk.commit({"policies/mode.yaml": OBSERVE})
+    desk.settle(2)
+    drains(desk)
+    desk.settle(3)
+    assert candidate(desk) == []
+    desk.commit({"policies/mode.yaml": mode("{mode: recommend}")})
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    assert len(desk.events("proposed")) == 1, "the one that was applied"
     desk.controller.close()
 
 
