@@ -74,6 +74,13 @@ def test_one_that_leaves_is_enough_for_two_that_cannot() -> None:
     assert left_behind(fleet) == []
 
 
+def test_nobody_leaves_for_one_that_may_stay_since_another_left() -> None:
+    stuck = [profile(name, gib=6.8, priority=p, placement=HERE) for name, p in (("d", 300), ("e", 200))]
+    fleet = crowded(profile("a", gib=9, priority=400), *stuck, profile("b", gib=0.2), gib=9)
+    assert decisions(fleet.plan()) == ["move a/1 ant -> bee"]
+    assert left_behind(fleet) == []
+
+
 @pytest.mark.parametrize(
     "fleet",
     [
