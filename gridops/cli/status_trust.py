@@ -17,7 +17,7 @@ def words(trust: Doc | None) -> str | None:
     if trust is None:
         return None
     levels = ["commits are signed"] if trust["signed_commits"] else []
-    if trust["catalog"] is not None:
+    if trust.get("catalog") is not None:
         levels.append(f"nothing runs that catalog {trust['catalog']} does not name")
     return f"trust: {'; '.join(levels)}" if levels else None
 
