@@ -45,6 +45,7 @@ from gridops.model.intent import Desired
 from gridops.planner.budgets import zones_named
 from gridops.protocol.messages import Beat, JoinReply, JoinRequest
 from gridops.protocol.open import sealed_bytes
+from gridops.protocol.plausible import flaw_of_devices
 from gridops.store.face import Right
 from gridops.trust.envelope import open_envelope
 from gridops.trust.keys import parse_key
@@ -238,6 +239,9 @@ class Controller:
             raise Refusal(BAD_SCHEMA.code, f"the join request does not have the expected form: {error}") from error
         if not is_name(request.host) or request.host_key != key.text:
             raise Refusal(BAD_SCHEMA.code, "the join request names no host, or another key than the one that signed it")
+        wrong = flaw_of_devices(request.facts.devices)
+        if wrong is not None:
+            raise Refusal(BAD_SCHEMA.code, f"the join request does not hold: {wrong}")
         now_ms = self.now()
         secret = self.dir.invite_key(request.host)
         rows, reply = enrol.join(self.state, self.soft.chain, secret, request, now_ms)

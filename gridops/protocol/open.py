@@ -16,6 +16,7 @@ from gridops.base.errors import Refusal
 from gridops.base.ids import is_replica
 from gridops.model.action import Evict, Load
 from gridops.protocol.messages import WIRE_VERSION, Directive, Grant, Heartbeat, Receipt
+from gridops.protocol.plausible import flaw
 from gridops.trust.envelope import open_record
 from gridops.trust.keys import PublicKey
 
@@ -69,8 +70,9 @@ def open_heartbeat(text: str | bytes, host_key: PublicKey) -> Heartbeat:
     prefetched = beat.inventory.prefetched or ()
     _at_most("heartbeat", "prefetched artifacts", len(prefetched), limits.PREFETCHED_PER_HOST)
     _at_most("heartbeat", "prefetched files", sum(len(p.files) for p in prefetched), limits.PREFETCHED_FILES)
-    if not all(r.replica is None or is_replica(r.replica) for r in beat.inventory.residencies):
-        raise _bad("heartbeat", "it speaks of a replica by a name that is none")
+    wrong = flaw(beat.inventory)
+    if wrong is not None:
+        raise _bad("heartbeat", wrong)
     if any(p.host != beat.host for p in prefetched):
         raise _bad("heartbeat", "it speaks of files on another host")
     return beat

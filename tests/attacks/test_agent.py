@@ -16,11 +16,11 @@ import pytest
 from gridops.base import limits
 from gridops.base.canon import digest_bytes
 from gridops.base.errors import Refusal
-from gridops.base.ids import DeviceId, Digest, HostId
+from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.base.record import to_bytes
 from gridops.model.fleet import DeviceKind
 from gridops.model.snapshot import DeviceReport
-from gridops.protocol.messages import Beat, Heartbeat, Outcome, Receipt
+from gridops.protocol.messages import Beat, Heartbeat, Inventory, Outcome, Receipt
 from gridops.protocol.open import open_grant, open_heartbeat
 from gridops.trust.envelope import seal
 from tests.attacks.durable import durable
@@ -155,6 +155,30 @@ def _many(desk: Desk) -> Beat:
     return replace(beat, heartbeat=sealed(thief(desk), replace(true, inventory=more)))
 
 
+def _of_inventory(change: Callable[[Inventory], Inventory]) -> Attack:
+    """A heartbeat whose inventory is another."""
+
+    def attack(desk: Desk) -> Beat:
+        beat, true = said(thief(desk), desk.now)
+        return replace(beat, heartbeat=sealed(thief(desk), replace(true, inventory=change(true.inventory))))
+
+    return attack
+
+
+def _device(**changes: object) -> Attack:
+    def change(true: Inventory) -> Inventory:
+        first, *rest = true.devices
+        return replace(true, devices=(replace(first, **changes), *rest))  # type: ignore[arg-type]
+
+    return _of_inventory(change)
+
+
+def _residency(**changes: object) -> Attack:
+    return _of_inventory(
+        lambda true: replace(true, residencies=tuple(replace(r, **changes) for r in true.residencies))  # type: ignore[arg-type]
+    )
+
+
 OTHER = Digest("sha256:" + "0" * 64)
 REFUSED: tuple[tuple[str, Attack, str, bool], ...] = (
     ("a heartbeat in another's name", _in_anothers_name, "bad_signature", False),
@@ -165,6 +189,13 @@ REFUSED: tuple[tuple[str, Attack, str, bool], ...] = (
     ("more devices than a host may have", _many, "bad_schema", False),
     ("a heartbeat of a run that has ended", _old_boot, "replayed", False),
     ("a version that nobody speaks", heartbeat(v=2), "bad_schema", False),
+    ("others who use less than nothing, so that more is free", _device(external_bytes=-80 * GIB), "bad_schema", False),
+    ("a model that holds less than nothing", _residency(device_bytes=-GIB), "bad_schema", False),
+    ("a host whose RAM a model gives back", _residency(host_bytes=-GIB), "bad_schema", False),
+    ("one device twice", _of_inventory(lambda i: replace(i, devices=i.devices * 2)), "bad_schema", False),
+    ("a device by no name", _device(id=DeviceId("gpu0\n  all is well")), "bad_schema", False),
+    ("a profile by no name", _residency(profile=ProfileName("../../etc")), "bad_schema", False),
+    ("a replica of another profile", _residency(profile=ProfileName("other")), "bad_schema", False),
 )
 ALARMED: tuple[tuple[str, Attack, str, bool], ...] = (
     ("a receipt in another's name", receipt(host=HostId("gamma")), "wrong_host", False),

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from gridops.base.errors import Refusal
-from gridops.base.ids import Digest, HostId
+from gridops.base.ids import DeviceId, Digest, HostId
 from gridops.base.record import to_bytes
 from gridops.controller import views
+from gridops.model.fleet import DeviceKind
+from gridops.model.snapshot import DeviceReport
 from gridops.protocol.messages import Facts, JoinRequest
 from gridops.trust.envelope import seal
 from gridops.trust.join import join_key, parse_token, request_mac
@@ -103,6 +105,12 @@ def _mac_of(fleet: str) -> Attack:
     return attack
 
 
+def _less_than_nothing(gate: Gate) -> Callable[[], None]:
+    device = DeviceReport(id=DeviceId("gpu0"), kind=DeviceKind.GPU, total_bytes=-1)
+    facts = Facts(devices=(device,), runtimes=(), agent_version="0.1.0", platform="linux")
+    return lambda: gate.post(gate.request(facts=facts))
+
+
 def _under_key(gate: Gate) -> Callable[[], None]:
     """The MAC of the true machine's request, under the thief's key."""
     mac = gate.request().mac
@@ -117,6 +125,7 @@ ATTACKS: tuple[tuple[str, Attack, str, bool], ...] = (
     ("a token of a host that a commit has admitted", _admitted, "GO427", False),
     ("a token for another name", lambda g: lambda: g.post(g.request(host="beta")), "GO427", False),
     ("a name that is a path", lambda g: lambda: g.post(g.request(host="../../root")), "bad_schema", False),
+    ("a machine with less than nothing", _less_than_nothing, "bad_schema", False),
     ("another fleet", lambda g: lambda: g.post(g.request(fleet=Digest(OTHER))), "wrong_fleet", False),
     ("a MAC over another root", _mac_of(OTHER), "bad_mac", False),
     ("a MAC of another nonce", lambda g: lambda: g.post(g.request(nonce="m" * 24)), "bad_mac", False),

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gridops.base.record import to_data
 from gridops.cli.status import attention, lines
+from gridops.controller.documents import TrustDoc
 
 
 def document(trust: dict[str, Any] | None) -> dict[str, Any]:
@@ -16,8 +18,9 @@ def document(trust: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def trust(**more: Any) -> dict[str, Any]:
-    basic = {"root": 3, "expires": "2027-11-30T00:00:00Z", "expired": False, "soon": False}
-    return basic | {"signed_commits": False, "catalog": None} | more
+    """As the controller writes it, which leaves out what is not there."""
+    made: dict[str, Any] = to_data(TrustDoc(root=3, expires="2027-11-30T00:00:00Z", **more))
+    return made
 
 
 def test_the_basic_level_and_a_controller_of_before_are_no_news() -> None:
