@@ -34,9 +34,10 @@ checks: venv     ## ruff, mypy --strict, import contracts
 	@$(PY) -m mypy
 	@$(PY) -c 'from importlinter.cli import lint_imports_command as run; run()'
 
-soak: venv       ## the long run: SEEDS of the simulator, then every failpoint, damaged file and kill (half an hour)
+soak: venv       ## the long run: SEEDS of the simulator, each durable step of it, then every failpoint, damaged file and kill (half an hour)
 	@$(PY) -m gridops.lab --talk 1 $(SEEDS)
 	@$(PY) -m gridops.lab 1 $(SEEDS)
+	@for story in 2 3; do $(PY) -m gridops.lab --every-write $$story || exit 1; done
 	@$(PY) -m pytest tests/crash -q -s -o 'python_files=soak_*.py'
 
 test-vllm: venv  ## the real vLLM on this CPU: installs 3.5 GB of its own, once, in .venv-vllm

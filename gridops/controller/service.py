@@ -170,16 +170,16 @@ class Controller:
         now_ms = self.now()
         judged = judge_commit(self.state, self.soft.chain, commit)
         count = self.commit(judged.rows, now_ms)
-        accepted = self.state.accepted
         if judged.chain is not None:
             self._trust(judged.chain, now_ms)
+        accepted = self.state.accepted
+        if accepted is not None and accepted.commit == commit.commit and commit.intent is not None:
+            # Also where it is no news: whoever took it in may have been gone before the rest of this was done.
             self.dir.keep_accepted(Kept(commit=commit.commit, roots=tuple(self.state.roots)))
             self.soft.intent = commit.intent
             settled = enrol.settled(self.state, self.roster)
             self.commit(settled, now_ms)
             self.soft.joined |= {row.host: now_ms for row in settled if isinstance(row, r.JoinSettled)}
-        elif self.soft.intent is None and accepted is not None and accepted.commit == commit.commit:
-            self.soft.intent = commit.intent
         self.soft.git.author = commit.author
         return count
 

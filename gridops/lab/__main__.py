@@ -1,6 +1,7 @@
 """`python -m gridops.lab SEED [COUNT]`: run seeds, and shrink and show the first that breaks a rule.
 
-`--talk` runs the world in which nobody plans. `--line "SEED | OPTIONS"` runs one run that is written down, `--until N`
+`--talk` runs the world in which nobody plans. `--every-write SEED` runs one short story as often as it takes durable
+steps, and lets each of them fail in each way. `--line "SEED | OPTIONS"` runs one run that is written down, `--until N`
 stops it before step N and shows what had happened. Exit code 0: every rule held; 1: one did not; 2: a wrong call. For
 developers: nothing of a real fleet is read or touched.
 """
@@ -13,8 +14,10 @@ from collections.abc import Iterable
 
 from gridops.lab.options import Options, draw, draw_talk, read, written
 from gridops.lab.run import Ran, run, shrunk
+from gridops.lab.strikes import every, short_story
 
 USAGE = """usage: python -m gridops.lab [--talk] SEED [COUNT]
+       python -m gridops.lab --every-write SEED
        python -m gridops.lab --line "SEED | NAME=NUMBER ..." [--until STEP]
 """
 SHOWN = 60
@@ -27,6 +30,9 @@ def main(words: list[str]) -> int:
             return _one(line, None)
         case ["--line", line, "--until", step] if step.isdigit():
             return _one(line, int(step))
+        case ["--every-write", seed] if seed.isdigit():
+            story = short_story(int(seed))
+            return _many(every(story, run(story).writes))
         case ["--talk", *rest] if _numbers(rest):
             return _many(draw_talk(seed) for seed in _seeds(rest))
         case rest if _numbers(rest):

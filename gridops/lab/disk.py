@@ -16,20 +16,13 @@ from typing import Any
 from gridops.base import canon
 from gridops.controller.statedir import Kept
 from gridops.lab.dice import Dice
+from gridops.lab.strikes import Crashed, Strikes
 from gridops.protocol.messages import Term
 from gridops.store.errors import StaleWriter
 from gridops.store.journal import START, Entry, Row, Saved
 from gridops_agent.core.state import Host
 
 _NOWHERE = Path("/lab/journal")
-
-
-class Crashed(Exception):
-    """The process that was writing is gone. `written`: what it wrote is on the disk all the same."""
-
-    def __init__(self, written: bool) -> None:
-        super().__init__("written" if written else "not written")
-        self.written = written
 
 
 @dataclass(slots=True)
@@ -42,6 +35,7 @@ class Platter:
     saved: tuple[int, bytes] | None = None
     accepted: Kept | None = None
     """Beside the journal, and not lost with it."""
+    strikes: Strikes = field(default_factory=Strikes)
 
 
 class Journal:
@@ -59,20 +53,28 @@ class Journal:
         raw = [(row.at_ms, term, row.kind, canon.dumps(row.value)) for row in rows]
         if term != platter.term:
             raise StaleWriter(f"the journal belongs to term {platter.term} now, this writer holds {term}")
+        platter.strikes.step(lambda: self._write(raw))
+        return len(platter.rows)
+
+    def _write(self, raw: list[tuple[int, Term, str, bytes]]) -> None:
         fate = self._fate()
         if fate is not False:
-            platter.rows.extend(raw)
+            self._platter.rows.extend(raw)
         if fate is not None:
             raise Crashed(written=fate)
-        return len(platter.rows)
 
     def replay(self, after: int = 0) -> Iterator[Row]:
         for n, (at_ms, term, kind, value) in enumerate(self._platter.rows[after:], after + 1):
             yield Row(n, at_ms, term, kind, json.loads(value), START, START)
 
     def take_term(self, epoch: int, above: int = 0) -> Term:
-        self._platter.term = Term(epoch=epoch, counter=max(self._platter.term.counter, above) + 1)
-        return self._platter.term
+        term = Term(epoch=epoch, counter=max(self._platter.term.counter, above) + 1)
+
+        def write() -> None:
+            self._platter.term = term
+
+        self._platter.strikes.step(write)
+        return term
 
     def save_snapshot(self, n: int, value: Any) -> None:
         self._platter.saved = (n, canon.dumps(value))
@@ -100,15 +102,19 @@ class Authority:
 class Ledger:
     """What one host's disk remembers of it."""
 
-    def __init__(self, host: Host, dice: Dice, crash_ppm: int) -> None:
+    def __init__(self, host: Host, dice: Dice, crash_ppm: int, strikes: Strikes) -> None:
+        self.strikes = strikes
         self.kept = host
         self.crash_ppm = crash_ppm
         self.writes = 0
         self._dice = dice
 
     def write(self, host: Host) -> None:
-        """Keep a new memory, or be gone before or after that. Raises Crashed."""
+        """Keep a new memory, or be gone before or after that. Raises Crashed, or Failed when the disk says no."""
         self.writes += 1
+        self.strikes.step(lambda: self._write(host))
+
+    def _write(self, host: Host) -> None:
         crash = self._dice.happens(self.crash_ppm)
         written = not crash or self._dice.happens(500_000)
         if written:

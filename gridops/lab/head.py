@@ -26,8 +26,9 @@ from gridops.files.projection import PlanBranch
 from gridops.lab.agenda import Agenda, MachineClock
 from gridops.lab.broken import Broken
 from gridops.lab.dice import Dice
-from gridops.lab.disk import Authority, Crashed, Journal, Platter
+from gridops.lab.disk import Authority, Journal, Platter
 from gridops.lab.options import Options
+from gridops.lab.strikes import Crashed, Strikes
 from gridops.lab.trace import Trace
 from gridops.protocol.messages import Beat, GatewayKey
 from gridops.store.face import Right
@@ -54,7 +55,8 @@ class Keys(StateDir):
         return self.platter.accepted
 
     def keep_accepted(self, kept: Kept) -> None:
-        self.platter.accepted = kept
+        if self.platter.accepted != kept:
+            self.platter.strikes.step(lambda: setattr(self.platter, "accepted", kept))
 
     def signer(self) -> MachineSigner:
         return self.machine
@@ -82,6 +84,7 @@ class Surroundings:
     """The newest commit."""
     read: Callable[[CommitId, Base], Found]
     """What it says, to whoever goes on from what is in force."""
+    strikes: Strikes
 
 
 class Head:
@@ -89,7 +92,7 @@ class Head:
 
     def __init__(self, around: Surroundings) -> None:
         self.around = around
-        self.platter = Platter()
+        self.platter = Platter(strikes=around.strikes)
         self.clock = MachineClock(around.agenda)
         self.current: Controller | None = None
         self.planning: Planning | None = None
@@ -115,7 +118,7 @@ class Head:
         keys = Keys(Path("/lab"), around.machine, self.platter)
         try:
             controller = self.opened(Opening(keys, around.roots(), self.clock, authority))
-        except Crashed as crash:
+        except (Crashed, Failed, Lost) as crash:
             self._gone(crash)
             return
         self.current = controller
@@ -245,7 +248,11 @@ class Head:
     def _look(self) -> None:
         tip = self.around.tip()
         if tip != self._read and self.current is not None:
-            self.current.found(self.around.read(tip, self.current.base()))
+            try:
+                self.current.found(self.around.read(tip, self.current.base()))
+            except Failed as full:  # it is shown, and tried again at the next look
+                self.around.trace.add("controller", f"cannot go by the newest commit: {full.message}")
+                return
             self._read = tip
 
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 
-from gridops.base.errors import Refusal
+from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import DeviceId, Digest, EngineName, HostId
 from gridops.base.record import to_bytes
 from gridops.lab.agenda import Agenda, MachineClock
 from gridops.lab.broken import Broken
 from gridops.lab.dice import Dice
-from gridops.lab.disk import Crashed, Ledger
+from gridops.lab.disk import Ledger
 from gridops.lab.lines import Lines
 from gridops.lab.net import Net
 from gridops.lab.options import Options
 from gridops.lab.procs import Processes
+from gridops.lab.strikes import Crashed, Strikes
 from gridops.lab.trace import Trace
 from gridops.lab.work import Work
 from gridops.model.fleet import DeviceKind, Runtime
@@ -81,6 +82,7 @@ class Surroundings:
     """Takes a beat to the controller."""
     watched: Callable[[LabHost], None]
     """Looks at the host after everything it remembered, or started."""
+    strikes: Strikes
 
 
 class LabHost:
@@ -99,6 +101,7 @@ class LabHost:
             newborn(name, self.signer, genesis(around.root), around.root),
             Dice(seed, f"ledger {name}"),
             options.agent_crash_ppm,
+            around.strikes,
         )
         self.life = 0
         """Counts the runs of the agent; what an earlier run had under way is gone."""
@@ -124,7 +127,18 @@ class LabHost:
         return fresh.controller_ms(self.session, wall_ms=clock.wall_ms(), mono_ms=clock.monotonic_ms())
 
     def tell(self, event: Event) -> bool:
-        """Let the heart decide, keep it, then do it; whether the effect that asked may go on. Raises Crashed."""
+        """The same, for as long as it takes the disk to be writable: what has happened is not to be forgotten."""
+        while True:
+            try:
+                return self.tell_once(event)
+            except Failed as full:
+                self.say(f"cannot remember: {full.message}")
+
+    def tell_once(self, event: Event) -> bool:
+        """Let the heart decide, keep it, then do it; whether the effect that asked may go on.
+
+        Raises Crashed, or Failed when it cannot be remembered: then nothing has happened.
+        """
         done = step(self.host, event, self.now())
         if done.host is not self.host:
             self.ledger.write(done.host)
@@ -304,7 +318,12 @@ class LabHost:
             self.around.trace.saw(refusal.code)
             return
         self._waiting, self._failures = False, 0
-        self.tell(Heard(directive, floor_ms=self.session.floor_ms, epoch=self.session.epoch))
+        try:
+            self.tell_once(Heard(directive, floor_ms=self.session.floor_ms, epoch=self.session.epoch))
+        except Failed as full:
+            self.say(f"takes nothing in: {full.message}")
+            self._waiting = True  # as good as no answer
+            return
         news, self._news = self._news, False
         self._talk_in(GAP_MS if news else max(100, directive.next_poll_ms))
 

@@ -84,6 +84,11 @@ class Options:
     """Somebody who may push, and lies: rewinds, unsigned commits, older documents. Only with signed commits."""
     thief_ppm: int = 0
     """Of directives: who holds the controller's key puts older documents of trust in."""
+    strike: int = 0
+    """The durable step of the run that fails, counted from 1 (`lab.strikes`); 0: none."""
+    strike_how: int = 0
+    strike_again: int = 0
+    """So many steps later one fails once more; 0: none does."""
 
     @property
     def stale_ms(self) -> int:

@@ -26,6 +26,8 @@ class Ran:
     lines: tuple[str, ...]
     broken: str | None = None
     """The rule that did not hold, or the fault that came out, with its first words."""
+    writes: int = 0
+    """How many durable steps it took, of controller and hosts together."""
 
 
 def run(options: Options, until_step: int | None = None) -> Ran:
@@ -43,7 +45,9 @@ def run(options: Options, until_step: int | None = None) -> Ran:
     if world is None:
         return Ran(options, "", Counter(), 0, (), broken)
     trace = world.trace
-    return Ran(options, trace.fingerprint, trace.tally, world.agenda.steps, tuple(trace.lines), broken)
+    return Ran(
+        options, trace.fingerprint, trace.tally, world.agenda.steps, tuple(trace.lines), broken, world.strikes.seen
+    )
 
 
 def batch(seeds: Iterable[int]) -> tuple[Ran, ...]:

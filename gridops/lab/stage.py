@@ -23,6 +23,7 @@ from gridops.lab.net import Net
 from gridops.lab.options import Options
 from gridops.lab.people import Keys, Repository
 from gridops.lab.pusher import Thief
+from gridops.lab.strikes import Strikes
 from gridops.lab.trace import Trace
 from gridops.lab.watchers import Watchers
 
@@ -46,6 +47,7 @@ class Stage(ABC):
         self.keys = Keys.made(signed_commits=options.signed_commits)
         self.repository = repository = Repository(options, self.keys)
         self._thief = Thief(repository, self.keys, self.trace)
+        self.strikes = strikes = Strikes(options)
         self._look_ms = 0
         self._quiet: tuple[int, int] | None = None
         """Since when nothing has been left to do, and how many commands there were then."""
@@ -59,13 +61,14 @@ class Stage(ABC):
             self._down,
             lambda: repository.tip,
             repository.read,
+            strikes,
         )
         self.head = self.make_head(around)
         self.acceptance = Acceptance(self.head.platter, repository.follows)
         self.watchers = Watchers(self.acceptance)
         self.auditor = Auditor(self.head.platter, self.hosts, self.trace, options)
         shared = Surroundings(
-            self.agenda, self.net, self.trace, options, self.keys.root, self.head.receive, self.watchers.look
+            self.agenda, self.net, self.trace, options, self.keys.root, self.head.receive, self.watchers.look, strikes
         )
         for name in options.host_names:
             self.hosts[name] = LabHost(name, shared)
@@ -143,7 +146,10 @@ class Stage(ABC):
         controller = self.head.current
         if controller is None:
             return
-        before = pack(controller.state)["state"]
+        before, accepted, kept = pack(controller.state)["state"], controller.state.accepted, self.head.platter.accepted
+        if accepted is not None and (kept is None or kept.commit != accepted.commit):
+            raise Broken("S12", "the note of what is in force, for when the journal is lost, is of an older commit")
+        self.strikes.over = True
         self.head.kind = True
         known = pack(self.head.again().state)["state"]
         differs = sorted(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gridops.base.codes import host as codes
+from gridops.base.errors import Failed
 from gridops.base.ids import Digest
 from gridops.lab.lines import Lines, Names, names_of, residency
 from gridops.lab.procs import Process
@@ -171,7 +172,11 @@ class Work:
             self._at.tell(StartFailed(body, *no))
             return
         port = self._port(held)
-        self._at.tell(Placed(body, port))
+        try:
+            self._at.tell_once(Placed(body, port))
+        except Failed as full:  # nothing starts that could not be found again
+            self._at.tell(StartFailed(body, codes.START_FAILED.code, full.message))
+            return
         process = self._at.processes.spawn(body, held.warm.device_bytes)
         self._at.say(f"process {process.pid} of {held.replica}")
         self._at.around.watched(self._at)

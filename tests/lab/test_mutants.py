@@ -15,7 +15,7 @@ from gridops.controller.core.state import State
 from gridops.controller.service import Controller
 from gridops.controller.writer import Writer
 from gridops.footprint import ledger
-from gridops.lab import disk, host, work
+from gridops.lab import disk, host, strikes, work
 from gridops.lab.options import Options, calm, draw, draw_talk
 from gridops.lab.run import run
 from gridops.planner import actions, check
@@ -89,7 +89,7 @@ def test_acting_before_the_intent_is_kept_is_noticed(monkeypatch: pytest.MonkeyP
         self.kept = late.get(id(self), self.kept)
         late[id(self)] = memory
         if self._dice.happens(self.crash_ppm):
-            raise disk.Crashed(False)
+            raise strikes.Crashed(False)
 
     monkeypatch.setattr(disk.Ledger, "write", write)
     assert found("S2", "S3", "S4", "S5", "S6", "S11", "L1")
@@ -110,7 +110,7 @@ def test_a_journal_that_lets_an_old_writer_write_is_noticed(monkeypatch: pytest.
         self._platter.rows.extend((row.at_ms, term, row.kind, canon.dumps(row.value)) for row in rows)
         fate = self._fate()
         if fate is not None:
-            raise disk.Crashed(fate)
+            raise strikes.Crashed(fate)
         return len(self._platter.rows)
 
     monkeypatch.setattr(disk.Journal, "append", append)
