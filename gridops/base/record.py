@@ -246,9 +246,9 @@ class _Unproved(Exception):
 class _Proof:
     """Walks a core schema and returns it with sorted fields, if nothing but canonical bytes can come of it.
 
-    Known are texts, integers, booleans, enums of texts, tuples and records, none nested too deep; whatever else a
-    schema says, also what a later pydantic may add to it, is `_Unproved`. pydantic remarks on a value that is not of
-    the type of its field, except for literals, which are therefore written as the texts they are.
+    Known are texts, integers, booleans, enums of texts, tuples, records and choices of them, none nested too deep;
+    whatever else a schema says, also what a later pydantic may add to it, is `_Unproved`. pydantic remarks on a value
+    that is not of the type of its field, except for literals, which are therefore written as the texts they are.
     """
 
     _SAYS: Mapping[str, frozenset[str]] = {
@@ -260,6 +260,7 @@ class _Proof:
         "nullable": frozenset({"schema"}),
         "default": frozenset({"schema", "default", "default_factory", "default_factory_takes_data"}),
         "tuple": frozenset({"items_schema", "variadic_item_index"}),
+        "tagged-union": frozenset({"choices", "discriminator", "strict", "from_attributes"}),
         "dataclass": frozenset({"cls", "config", "fields", "frozen", "post_init", "schema", "slots"}),
         "dataclass-args": frozenset({"dataclass_name", "fields", "computed_fields", "collect_init_only"}),
         "dataclass-field": frozenset({"name", "schema", "init"}),
@@ -292,6 +293,8 @@ class _Proof:
             made["items_schema"] = [self.straight(item, depth + 1) for item in schema["items_schema"]]
         elif kind == "dataclass":
             self._record(made, depth)
+        elif kind == "tagged-union":
+            made["choices"] = self._choices(made["choices"], depth)
         elif kind == "definitions":
             self._definitions(made, depth)
         elif kind == "definition-ref":
@@ -302,6 +305,12 @@ class _Proof:
         if any(not isinstance(value, str) for value in values):
             raise _Unproved("not a text")
         return made
+
+    def _choices(self, choices: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        """One of several records: each of a type of its own, so that there is one that a value can be written as."""
+        if any(choice["type"] != "dataclass" for choice in choices.values()):
+            raise _Unproved("not a choice of records")
+        return {name: self.straight(choice, depth) for name, choice in choices.items()}
 
     def _record(self, made: dict[str, Any], depth: int) -> None:
         inner = made["schema"]

@@ -1,23 +1,23 @@
 """`python -m gridops.lab SEED [COUNT]`: run seeds, and shrink and show the first that breaks a rule.
 
 `--talk` runs the world in which nobody plans. `--every-write SEED` runs one short story as often as it takes durable
-steps, and lets each of them fail in each way. `--line "SEED | OPTIONS"` runs one run that is written down, `--until N`
-stops it before step N and shows what had happened. Exit code 0: every rule held; 1: one did not; 2: a wrong call. For
-developers: nothing of a real fleet is read or touched.
+steps, and lets each of them fail in each way. Runs are spread over all cores, or over `--jobs N`. `--line "SEED |
+OPTIONS"` runs one run that is written down, `--until N` stops it before step N and shows what had happened. Exit code
+0: every rule held; 1: one did not; 2: a wrong call. For developers: nothing of a real fleet is read or touched.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
 
 from gridops.lab.options import Options, draw, draw_talk, read, written
 from gridops.lab.run import Ran, run, shrunk
+from gridops.lab.spread import cores, runs
 from gridops.lab.strikes import every, short_story
 
-USAGE = """usage: python -m gridops.lab [--talk] SEED [COUNT]
-       python -m gridops.lab --every-write SEED
+USAGE = """usage: python -m gridops.lab [--jobs N] [--talk] SEED [COUNT]
+       python -m gridops.lab [--jobs N] --every-write SEED
        python -m gridops.lab --line "SEED | NAME=NUMBER ..." [--until STEP]
 """
 SHOWN = 60
@@ -30,24 +30,29 @@ def main(words: list[str]) -> int:
             return _one(line, None)
         case ["--line", line, "--until", step] if step.isdigit():
             return _one(line, int(step))
-        case ["--every-write", seed] if seed.isdigit():
-            story = short_story(int(seed))
-            return _many(every(story, run(story).writes))
-        case ["--talk", *rest] if _numbers(rest):
-            return _many(draw_talk(seed) for seed in _seeds(rest))
-        case rest if _numbers(rest):
-            return _many(draw(seed) for seed in _seeds(rest))
+        case ["--jobs", jobs, *rest] if jobs.isdigit() and int(jobs) and _seeded(rest):
+            return _many(_drawn(rest), int(jobs))
+        case rest if _seeded(rest):
+            return _many(_drawn(rest), cores())
     sys.stderr.write(USAGE)
     return 2
 
 
-def _numbers(words: list[str]) -> bool:
-    return 1 <= len(words) <= 2 and all(word.isdigit() for word in words)
+def _seeded(words: list[str]) -> bool:
+    if words[:1] == ["--every-write"]:
+        return len(words) == 2 and words[1].isdigit()
+    numbers = words[1:] if words[:1] == ["--talk"] else words
+    return 1 <= len(numbers) <= 2 and all(word.isdigit() for word in numbers)
 
 
-def _seeds(words: list[str]) -> range:
-    first, count = int(words[0]), int(words[1]) if len(words) == 2 else 1
-    return range(first, first + count)
+def _drawn(words: list[str]) -> list[Options]:
+    """The options of each run that is asked for."""
+    if words[0] == "--every-write":
+        story = short_story(int(words[1]))
+        return list(every(story, run(story).writes))
+    talk = words[0] == "--talk"
+    first, *count = (int(word) for word in words[talk:])
+    return [(draw_talk if talk else draw)(seed) for seed in range(first, first + (count[0] if count else 1))]
 
 
 def _one(line: str, until: int | None) -> int:
@@ -61,18 +66,15 @@ def _one(line: str, until: int | None) -> int:
     return 0 if ran.broken is None else 1
 
 
-def _many(all_: Iterable[Options]) -> int:
+def _many(all_: list[Options], jobs: int) -> int:
     tally: Counter[str] = Counter()
-    count = 0
-    for options in all_:
-        count += 1
-        ran = run(options)
+    for ran in runs(all_, max(1, min(jobs, len(all_)))):
         tally.update(ran.tally)
         if ran.broken is not None:
-            _show(run(shrunk(options)))
+            _show(run(shrunk(ran.options)))
             return 1
     seen = "".join(f"  {times:>6} {name}\n" for name, times in sorted(tally.items()))
-    sys.stdout.write(f"{count} runs: every rule held. Seen:\n{seen}")
+    sys.stdout.write(f"{len(all_)} runs: every rule held. Seen:\n{seen}")
     return 0
 
 

@@ -6,17 +6,19 @@ import dataclasses
 import math
 import types
 from enum import IntEnum, StrEnum
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import Discriminator
 
 from gridops.base import canon, limits
 from gridops.base.record import Digests, _straight_bytes, digest_of, record, to_bytes
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan
 from gridops.model.snapshot import Snapshot
+from gridops.protocol.messages import Body
 from tests.base.literal import answer, literal_record_bytes
 
 
@@ -44,6 +46,19 @@ class Grown(Inner):
 
 
 @record
+class Left:
+    kind: Literal["left"] = "left"
+    b: int = 1
+    a: str | None = None
+
+
+@record
+class Right:
+    kind: Literal["right"] = "right"
+    a: Inner = Inner()
+
+
+@record
 class Outer:
     whole: int = 1
     text: str = "a"
@@ -56,6 +71,7 @@ class Outer:
     inners: tuple[Inner | None, ...] = ()
     maybe: Inner | None = None
     number: int | None = None
+    side: Annotated[Left | Right, Discriminator("kind")] = Left()
 
 
 JUNK: list[Any] = [
@@ -77,6 +93,7 @@ JUNK: list[Any] = [
         {"b": 1, "a": 2},
     ),
     *(Inner(), Grown(), Inner(z=2**53), Inner(z="a"), Inner(a=Colour.RED), Outer(), (Inner(),), (Inner(), None)),  # type: ignore[arg-type]
+    *(Left(a="x"), Left(b=2**53), Right(), Left(kind="right"), Right(kind="left"), Right(a=None), Left(kind=1)),  # type: ignore[arg-type]
 ]
 
 
@@ -90,8 +107,10 @@ def test_whatever_stands_in_a_field_both_ways_say_the_same(name: str) -> None:
 def made(kind: Any) -> st.SearchStrategy[Any]:
     """Values of a field's type, with every field of every record given."""
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        hints = get_type_hints(kind)
+        hints = get_type_hints(kind, include_extras=True)
         return st.builds(kind, **{field.name: made(hints[field.name]) for field in dataclasses.fields(kind)})
+    if get_origin(kind) is Annotated:
+        return made(get_args(kind)[0])
     if get_origin(kind) is tuple:
         first, *more = get_args(kind)
         if more == [...]:
@@ -108,7 +127,7 @@ def made(kind: Any) -> st.SearchStrategy[Any]:
     return st.from_type(kind)
 
 
-LARGE = [Plan, Snapshot, Desired]
+LARGE = [Plan, Snapshot, Desired, Body]
 slow = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 

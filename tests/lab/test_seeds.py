@@ -13,6 +13,7 @@ import pytest
 from gridops.lab.__main__ import main
 from gridops.lab.options import Options, calm, draw, draw_talk, read, written
 from gridops.lab.run import Ran, batch, run
+from gridops.lab.spread import runs
 
 SEEDS = Path(__file__).with_name("seeds.txt")
 BATCH = range(1, 25)
@@ -94,10 +95,20 @@ def test_a_run_is_written_down_in_one_line_and_read_back() -> None:
 def test_the_way_in_runs_seeds_and_says_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["1", "2"]) == 0
     assert capsys.readouterr().out.startswith("2 runs: every rule held. Seen:\n")
-    assert main(["--talk", "1"]) == 0
+    assert main(["--jobs", "1", "--talk", "1"]) == 0
     assert capsys.readouterr().out.startswith("1 runs: every rule held. Seen:\n")
     assert main(["many"]) == 2
     assert capsys.readouterr().err.startswith("usage: python -m gridops.lab")
+
+
+def test_seeds_over_two_processes_are_told_as_one_process_tells_them() -> None:
+    options = [draw_talk(seed) for seed in range(1, 25)]
+    one = list(runs(options, 1))
+    assert list(runs(options, 2)) == one
+    assert [ran.options.seed for ran in one] == list(range(1, 25))
+    first = runs(iter(options), 2)
+    assert next(first) == one[0]
+    first.close()
 
 
 def test_a_run_that_is_written_down_can_be_walked_to_any_step(capsys: pytest.CaptureFixture[str]) -> None:
