@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 from urllib.parse import urlencode
 
 from gridops.base import limits
@@ -26,6 +24,7 @@ from gridops.trust.secret import Secret
 from gridops_agent.artifacts.settings import Secrets, Settings
 from gridops_agent.artifacts.sources import Stream
 from gridops_agent.artifacts.wire import Ask, Broken, Hopeless, Wire, shown
+from gridops_agent.hearsay import document
 
 _NAME = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _FORM = re.compile(rf"oci://([\w.-]+(?::\d{{1,5}})?)/({_NAME}(?:/{_NAME})*)@(sha256:[0-9a-f]{{64}})")
@@ -113,11 +112,8 @@ class OciSource:
             "scope": said.get("scope") or f"repository:{self._repository}:pull",
         }
         url = said["realm"] + ("&" if "?" in said["realm"] else "?") + urlencode({k: v for k, v in query.items() if v})
-        try:
-            document = json.loads(await wire.document(Ask(url, secret=basic), limits.MANIFEST_BYTES))
-        except ValueError as error:
-            raise Broken(f"{shown(url)} gives no token") from error
-        token = document.get("token") or document.get("access_token") if isinstance(document, dict) else None
+        said_there = document(await wire.document(Ask(url, secret=basic), limits.MANIFEST_BYTES))
+        token = said_there.get("token") or said_there.get("access_token") if isinstance(said_there, dict) else None
         if not isinstance(token, str) or not token.isprintable():
             raise Broken(f"{shown(url)} gives no token")
         return f"Bearer {token}"
@@ -131,13 +127,12 @@ def _basic(credential: Secret | None) -> str | None:
 
 def _layers(raw: bytes, url: str) -> dict[str, int]:
     """Blobs of a manifest by digest. Raises Hopeless for anything that is none."""
-    try:
-        document: Any = json.loads(raw)
-    except ValueError as error:
-        raise Hopeless(codes.FETCH_FAILED, f"{shown(url)} sends a manifest that is not JSON") from error
-    layers = document.get("layers") if isinstance(document, dict) else None
+    found = document(raw)
+    if found is None:
+        raise Hopeless(codes.FETCH_FAILED, f"{shown(url)} sends a manifest that is not JSON")
+    layers = found.get("layers") if isinstance(found, dict) else None
     if not isinstance(layers, list):
-        hint = "name the manifest of one platform, not the index of all" if isinstance(document, dict) else None
+        hint = "name the manifest of one platform, not the index of all" if isinstance(found, dict) else None
         raise Hopeless(codes.BAD_SOURCE, f"{shown(url)} is a document without layers", hint)
     rows = [layer for layer in layers if isinstance(layer, dict)]
-    return {str(r.get("digest")): r["size"] for r in rows if type(r.get("size")) is int}
+    return {r["digest"]: r["size"] for r in rows if type(r.get("size")) is int and isinstance(r.get("digest"), str)}

@@ -22,6 +22,7 @@ from gridops.base.codes import Code
 from gridops.base.codes import host as codes
 from gridops.base.ids import Digest
 from gridops_agent.artifacts.settings import Settings
+from gridops_agent.hearsay import count
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -263,8 +264,7 @@ def _plain(answer: ClientResponse) -> None:
 
 
 def _later_s(answer: ClientResponse) -> float:
-    text = answer.headers.get("Retry-After", "")
-    return float(min(int(text), limits.FETCH_LATER_MS // 1_000)) if text.isdigit() and len(text) < 9 else 0.0
+    return float(min(count(answer.headers.get("Retry-After", "")) or 0, limits.FETCH_LATER_MS // 1_000))
 
 
 def _why(error: BaseException) -> str:

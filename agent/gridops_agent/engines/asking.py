@@ -6,7 +6,6 @@ same as no answer.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from gridops.base import limits
+from gridops_agent.hearsay import document, measure
 
 PATIENCE = aiohttp.ClientTimeout(total=2)
 
@@ -29,10 +29,7 @@ class Said:
     @property
     def json(self) -> Any:
         """The text as JSON; None when it is none."""
-        try:
-            return json.loads(self.text)
-        except (ValueError, RecursionError):
-            return None
+        return document(self.text)
 
 
 async def question(
@@ -73,12 +70,8 @@ async def models(http: aiohttp.ClientSession, url: str, headers: Mapping[str, st
 
 
 def gauge(text: str, name: str) -> int | None:
-    """The sum of one metric over its labels, from a Prometheus page; None when the page does not hold it."""
-    pattern = rf"^{re.escape(name)}(?:\{{[^\n]*\}})?[ \t]+([0-9.eE+-]{{1,32}})"
-    total, seen = 0.0, False
-    for found in re.finditer(pattern, text, re.MULTILINE):
-        try:
-            total, seen = total + float(found.group(1)), True
-        except ValueError:
-            return None
-    return round(total) if seen and 0 <= total < 1e9 else None
+    """The sum of one metric over its labels, from a Prometheus page; None when the page does not hold it whole."""
+    values = re.findall(rf"^{re.escape(name)}(?:\{{[^\n]*\}})?[ \t]+(\S*)", text, re.MULTILINE)
+    counts = [measure(value) for value in values]
+    total = sum(c for c in counts if c is not None)
+    return round(total) if counts and None not in counts and total < 1e9 else None

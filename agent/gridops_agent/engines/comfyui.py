@@ -126,7 +126,7 @@ class ComfyUi(Loopback):
             offered = await self._class(http, name)
             if offered is None:
                 return f"comfyui has no node class {name}, which the workflow needs"
-            for key, value in sorted((node.get("inputs") or {}).items()):
+            for key, value in sorted(_inputs(node).items()):
                 choices = _choices(offered, key)
                 if choices is not None and isinstance(value, str) and value not in choices:
                     return f"comfyui does not list {value} for {name}.{key}: install it on the host"
@@ -262,13 +262,19 @@ def _choices(offered: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
     """What a class offers for an input: `[[...], {...}]`, or `["COMBO", {"options": [...]}]`. None: anything goes."""
     inputs = offered.get("input")
     for kind in ("required", "optional"):
-        said = inputs.get(kind, {}).get(name) if isinstance(inputs, dict) else None
+        asked = inputs.get(kind) if isinstance(inputs, dict) else None
+        said = asked.get(name) if isinstance(asked, dict) else None
         if isinstance(said, list) and said:
             if isinstance(said[0], list):
                 return tuple(str(v) for v in said[0])
             if len(said) > 1 and isinstance(said[1], dict) and isinstance(said[1].get("options"), list):
                 return tuple(str(v) for v in said[1]["options"])
     return None
+
+
+def _inputs(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = node.get("inputs")
+    return found if isinstance(found, dict) else {}
 
 
 def run_id(alias: str, launch: Launch) -> str:
@@ -293,7 +299,9 @@ def graph_of(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _left(card: Mapping[str, Any]) -> int:
     """What torch holds on a device. A number that is missing is a great deal: it proves nothing."""
     total, free = card.get("torch_vram_total"), card.get("torch_vram_free")
-    return total - free if isinstance(total, int) and isinstance(free, int) else limits.SERVICE_LEFTOVER_BYTES
+    if type(total) is not int or type(free) is not int or not 0 <= free <= total:
+        return limits.SERVICE_LEFTOVER_BYTES
+    return total - free
 
 
 def _error(found: Mapping[str, Any]) -> str:

@@ -125,7 +125,7 @@ async def approved(http: aiohttp.ClientSession, door: Door) -> Mapping[str, Any]
 
 def strangers(workflow: Mapping[str, Any], graph: Mapping[str, Any]) -> str | None:
     """What in a prompt is not of the workflow, in words: a node class, or a model file."""
-    classes = {node.get("class_type") for node in workflow.values() if isinstance(node, dict)}
+    classes = [node.get("class_type") for node in workflow.values() if isinstance(node, dict)]
     named = set(_texts(workflow))
     for key, node in sorted(graph.items()):
         name = node.get("class_type") if isinstance(node, dict) else None

@@ -201,7 +201,10 @@ class LlamaCpp:
         slots = await self._slots(http, door)
         if slots is None:
             return None
-        working = sum(1 for slot in slots if slot.get("is_processing"))
+        states = [slot.get("is_processing") for slot in slots]
+        if not all(isinstance(state, bool) for state in states):
+            return None  # a server that says it otherwise is not one that is idle
+        working = states.count(True)
         page = await question(http, f"{door.url}/metrics", door.headers)
         waiting = gauge(page.text, "llamacpp:requests_deferred") if page is not None and page.status == 200 else None
         return working + waiting if waiting is not None else None

@@ -136,8 +136,8 @@ class Ollama(Loopback):
         rows = await self._rows(http, "ps")
         if rows is None or _ours(rows, door) is None:
             return False
-        names = {row.get("id") for row in await models(http, self._address, {})}
-        return bool(names & {door.alias, f"{door.alias}:latest"})
+        names = (door.alias, f"{door.alias}:latest")
+        return any(row.get("id") in names for row in await models(http, self._address, {}))
 
     async def busy(self, http: aiohttp.ClientSession, door: Door) -> int | None:
         return None  # no call of its API says what it works on

@@ -19,6 +19,7 @@ import docker.types
 import requests.exceptions
 
 from gridops.base.errors import Failed
+from gridops_agent.hearsay import count
 
 PATIENCE_S = 20
 LOG_LINES = 200
@@ -135,12 +136,7 @@ class Containers:
         """Its processes, by their numbers on this host: Podman has a word of its own for those."""
         self._connected()
         wanted, asked = ("HPID", "hpid") if self._podman else ("PID", "-eo pid,comm")
-        table = self._ask("top", name, ps_args=asked)
-        titles = [str(title).upper() for title in (table or {}).get("Titles") or ()]
-        if wanted not in titles:
-            return ()
-        column = titles.index(wanted)
-        return tuple(sorted(int(r[column]) for r in table.get("Processes") or () if str(r[column]).isdigit()))
+        return pids_of(self._ask("top", name, ps_args=asked), wanted)
 
     def _done(self, verb: str, *words: Any, **options: Any) -> None:
         self._ask(verb, *words, **options)
@@ -179,3 +175,14 @@ class Containers:
             except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
                 raise Silent(f"the container runtime does not answer: {error}"[:300]) from error
         return self._client
+
+
+def pids_of(table: Any, title: str) -> tuple[int, ...]:
+    """One column of what `top` answers: Titles, and Processes as rows of texts. What is no number is no process."""
+    titles, rows = (table.get("Titles"), table.get("Processes")) if isinstance(table, dict) else (None, None)
+    names = [str(name).upper() for name in titles] if isinstance(titles, list) else []
+    if title not in names or not isinstance(rows, list):
+        return ()
+    at = names.index(title)
+    told = [count(str(row[at])) for row in rows if isinstance(row, list) and len(row) > at]
+    return tuple(sorted(pid for pid in told if pid is not None))

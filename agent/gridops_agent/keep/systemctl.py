@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gridops.base.errors import Failed
+from gridops_agent.hearsay import count
 from gridops_agent.keep.ways import check_unit
 from gridops_agent.supervise import run
 
@@ -42,8 +43,7 @@ class Seen:
 
     @property
     def pid(self) -> int:
-        text = self.said.get("MainPID", "0")
-        return int(text) if text.isdigit() else 0
+        return count(self.said.get("MainPID", "")) or 0
 
     @property
     def life(self) -> str:

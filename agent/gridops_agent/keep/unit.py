@@ -20,6 +20,7 @@ from gridops.model.fleet import Runtime
 from gridops.model.plan import Launch
 from gridops_agent.core.state import Handle
 from gridops_agent.engines.base import Start
+from gridops_agent.hearsay import count
 from gridops_agent.keep import systemctl
 from gridops_agent.keep.base import STOP_STEPS, Place, Proof, Publish, Spawn, Steps, Stopped, lasting, record
 from gridops_agent.keep.family import family
@@ -232,7 +233,7 @@ class UnitKeeper:
         for root in self._setup.groups:
             for file in (root / group.lstrip("/")).glob("**/cgroup.procs"):
                 with contextlib.suppress(OSError):
-                    found |= {int(line) for line in file.read_text("ascii").split() if line.isdigit()}
+                    found |= {pid for pid in map(count, file.read_text("ascii", "replace").split()) if pid is not None}
         return found
 
     # --- stopping -------------------------------------------------------------------------------------------------

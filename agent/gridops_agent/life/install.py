@@ -21,6 +21,7 @@ from gridops.base.canon import digest_bytes
 from gridops.base.errors import Failed
 from gridops.disk.atomic import write_atomic
 from gridops_agent.config import Config, default_state
+from gridops_agent.hearsay import count
 from gridops_agent.service import has_systemd, plist_bytes, unit_text, user_unit_text
 from gridops_agent.supervise import ask
 
@@ -159,7 +160,7 @@ def standing(where: Place, machine: Machine) -> Standing:
     except (Failed, IndexError) as error:
         return Standing(True, False, False, str(error) or "the service manager says nothing")
     words = f"{active.splitlines()[-1] if active else 'unknown'}, {enabled.splitlines()[-1] if enabled else 'unknown'}"
-    kept = int(main) if main.isdigit() and main != "0" else None
+    kept = count(main) or None
     return Standing(True, enabled == "enabled", active == "active", words, kept)
 
 

@@ -10,6 +10,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from gridops_agent.hearsay import count
+
 SYSTEMD = Path("/run/systemd/system")
 DELEGATED = ("user.delegate", "trusted.delegate")
 
@@ -46,7 +48,7 @@ class Groups:
             lines = (home / name / "cgroup.procs").read_text("ascii").split()
         except OSError:
             return ()
-        return tuple(sorted(int(line) for line in lines if line.isdigit() and line != "0"))
+        return tuple(sorted(pid for pid in map(count, lines) if pid))
 
     def leave(self, name: str) -> None:
         """Remove a group that is empty; one that is not stays, as the kernel sees to."""

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from gridops_agent.hearsay import count
 from gridops_agent.platform.base import Memory, Process
 
 _DELETED = " (deleted)"
@@ -45,10 +46,10 @@ class Linux:
 
     def processes(self) -> Iterator[Process]:
         for name in sorted(os.listdir(self._proc)):
-            if name.isdigit():
-                found = self.process(int(name))
-                if found is not None:
-                    yield found
+            pid = count(name)
+            found = self.process(pid) if pid is not None else None
+            if found is not None:
+                yield found
 
     def environment(self, pid: int) -> Mapping[str, str] | None:
         try:
@@ -77,7 +78,8 @@ class Linux:
     def memory(self) -> Memory:
         machine = _table(self._proc / "meminfo")
         total = machine.get("MemTotal", 0)
-        used = total - machine.get("MemAvailable", total)
+        # What an old kernel does not tell is not free: the least that certainly is, or nothing.
+        used = total - machine.get("MemAvailable", machine.get("MemFree", 0))
         for folder in self._cgroup_folders():
             limit, inside = _cgroup_reading(folder)
             if limit is not None and limit < total:
@@ -143,15 +145,16 @@ def _cgroup_reading(folder: Path) -> tuple[int | None, int]:
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
         text = _first_line(folder / limit_name)
-        if text is None or not text.isdigit() or int(text) >= _UNLIMITED:
+        limit = count(text) if text is not None else None
+        if limit is None or limit >= _UNLIMITED:
             continue
-        use = _first_line(folder / use_name) or "0"
+        use = count(_first_line(folder / use_name) or "")
         cached = 0
         for line in _lines(folder / "memory.stat"):
             key, _, value = line.partition(" ")
-            if key == stat_key and value.isdigit():
-                cached = int(value)
-        return int(text), (int(use) if use.isdigit() else 0) - cached
+            if key == stat_key:
+                cached = count(value) or 0
+        return limit, (use if use is not None else limit) - cached
     return None, 0
 
 
@@ -161,8 +164,9 @@ def _table(path: Path) -> dict[str, int]:
     for line in _lines(path):
         name, _, rest = line.partition(":")
         words = rest.split()
-        if len(words) == 2 and words[1] == "kB" and words[0].isdigit():
-            found[name] = int(words[0]) << 10
+        amount = count(words[0]) if len(words) == 2 and words[1] == "kB" else None
+        if amount is not None:
+            found[name] = amount << 10
     return found
 
 

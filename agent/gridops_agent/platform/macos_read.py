@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gridops.base.units import PPM
+from gridops_agent.hearsay import count
 
-_PAGE = re.compile(r"page size of (\d+) bytes")
-_PAGES = re.compile(r'^"?([A-Za-z -]+)"?:\s+(\d+)\.?$')
+_PAGE = re.compile(r"page size of ([0-9]{1,9}) bytes")
+_PAGES = re.compile(r'^"?([A-Za-z -]+)"?:\s+([0-9]{1,15})\.?$')
 _SYSCTL = re.compile(r"^([a-z0-9_.]+)[:=]\s*(\S.*)$")
-_IDLE = re.compile(r'"HIDIdleTime"\s*=\s*(\d+)')
+_IDLE = re.compile(r'"HIDIdleTime"\s*=\s*([0-9]{1,20})\b')
 _SOURCE = re.compile(r"Now drawing from '([^']+)'")
-_BATTERY = re.compile(r"-InternalBattery-\d+[^\t]*\t\s*(\d{1,3})%;\s*([A-Za-z ]+);?")
-_SPEED = re.compile(r"CPU_Speed_Limit\s*=\s*(\d+)")
+_BATTERY = re.compile(r"-InternalBattery-\d+[^\t]*\t\s*([0-9]{1,3})%;\s*([A-Za-z ]+);?")
+_SPEED = re.compile(r"CPU_Speed_Limit\s*=\s*([0-9]{1,6})\b")
 
 
 def used_bytes(vm_stat: str) -> int | None:
@@ -41,8 +42,9 @@ def sysctl(text: str) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for line in text.splitlines():
         pair = _SYSCTL.match(line.strip())
-        if pair and pair.group(2).strip().isdigit():
-            found[pair.group(1)] = int(pair.group(2))
+        number = count(pair.group(2).strip()) if pair else None
+        if pair and number is not None:
+            found[pair.group(1)] = number
     return found
 
 

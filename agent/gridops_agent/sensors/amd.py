@@ -7,7 +7,6 @@ so that a card of another maker never changes a name.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gridops.base.ids import DeviceId
+from gridops_agent.hearsay import count, document
 from gridops_agent.sensors.cards import Card, Cards, Condition
 from gridops_agent.sensors.said import Ask, ask, words
 
@@ -95,7 +95,7 @@ class Amd:
         """By PCI address and process: bytes of card memory. A process that may not be looked at is not seen."""
         found: dict[str, dict[int, int]] = {}
         try:
-            pids = sorted(int(name) for name in os.listdir(self._proc) if name.isdigit())
+            pids = sorted(pid for pid in map(count, os.listdir(self._proc)) if pid is not None)
         except OSError:
             return {}
         for pid in pids:
@@ -110,17 +110,18 @@ class Amd:
         """What compute processes hold by KFD's own tables: address, pid, bytes."""
         root, addresses = self._sys / "class/kfd/kfd", {}
         for node in sorted((root / "topology/nodes").glob("*")):
-            words = dict(line.split() for line in (_text(node / "properties") or "").splitlines() if " " in line)
-            place, domain = words.get("location_id", ""), words.get("domain", "0")
-            if place.isdigit() and domain.isdigit():
-                bus = int(place)
-                shown = f"{int(domain):04x}:{bus >> 8 & 0xFF:02x}:{bus >> 3 & 0x1F:02x}.{bus & 7}"
+            lines = [line.split() for line in (_text(node / "properties") or "").splitlines()]
+            said = {line[0]: line[1] for line in lines if len(line) == 2}
+            bus, domain = count(said.get("location_id", "")), count(said.get("domain", "0"))
+            if bus is not None and domain is not None:
+                shown = f"{domain:04x}:{bus >> 8 & 0xFF:02x}:{bus >> 3 & 0x1F:02x}.{bus & 7}"
                 addresses[_text(node / "gpu_id") or ""] = shown
         found = []
         for path in sorted((root / "proc").glob("[0-9]*/vram_*")):
             address, used = addresses.get(path.name.removeprefix("vram_")), _number(path)
-            if address is not None and used:
-                found.append((address, int(path.parent.name), used))
+            pid = count(path.parent.name)
+            if address is not None and used and pid is not None:
+                found.append((address, pid, used))
         return found
 
     def _of_process(self, pid: int) -> dict[str, int]:
@@ -136,7 +137,7 @@ class Amd:
             address, client = entry.get("drm-pdev", ""), entry.get("drm-client-id", number)
             used = entry.get("drm-memory-vram", entry.get("drm-total-vram", ""))
             if entry.get("drm-driver") == "amdgpu" and _ADDRESS.fullmatch(address):
-                clients[address, client] = _kib(used)
+                clients[address, client] = _kib(used) or 0
         found: dict[str, int] = {}
         for (address, _), used_bytes in sorted(clients.items()):
             found[address] = found.get(address, 0) + used_bytes
@@ -183,10 +184,7 @@ def names_rocm_smi(text: str) -> dict[str, str]:
 
 def _json(text: str) -> Any:
     start = min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=-1)
-    try:
-        return json.loads(text[start:]) if start >= 0 else None
-    except ValueError:
-        return None
+    return document(text[start:]) if start >= 0 else None
 
 
 def _word(row: Mapping[str, Any], *path: str) -> str:
@@ -211,9 +209,11 @@ def _pairs(path: Path) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
-def _kib(text: str) -> int:
+def _kib(text: str) -> int | None:
+    """Bytes; None for what is said in a unit that the kernel does not write."""
     amount, _, unit = text.partition(" ")
-    return int(amount) << {"": 0, "KiB": 10, "MiB": 20}.get(unit.strip(), 0) if amount.isdigit() else 0
+    number, shift = count(amount), {"": 0, "KiB": 10, "MiB": 20}.get(unit.strip())
+    return number << shift if number is not None and shift is not None else None
 
 
 def _power(chip: Path) -> int | None:
@@ -223,8 +223,8 @@ def _power(chip: Path) -> int | None:
 
 def _uncorrected(folder: Path) -> int | None:
     """RAS counters, `ue: N`; None on a card without them."""
-    counts = [_pairs(path).get("ue", "") for path in sorted(folder.glob("*_err_count"))]
-    known = [int(count) for count in counts if count.isdigit()]
+    told = [count(_pairs(path).get("ue", "")) for path in sorted(folder.glob("*_err_count"))]
+    known = [number for number in told if number is not None]
     return sum(known) if known else None
 
 
@@ -237,4 +237,4 @@ def _text(path: Path) -> str | None:
 
 def _number(path: Path) -> int | None:
     text = _text(path)
-    return int(text) if text is not None and text.isdigit() else None
+    return count(text) if text is not None else None

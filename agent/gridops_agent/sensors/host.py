@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from gridops.base.units import PPM
+from gridops_agent.hearsay import count
 from gridops_agent.sensors.said import Said
 
 OF_DISKS_AND_CARDS = ("nvme", "drivetemp", "amdgpu", "nouveau", "iwlwifi", "ath", "mt76", "jc42", "spd5118")
@@ -134,7 +135,6 @@ def _reaches(text: str) -> bool:
 
 def _number(path: Path) -> int | None:
     try:
-        text = path.read_text("ascii").strip()
+        return count(path.read_text("ascii", "replace").strip())
     except OSError:
         return None
-    return int(text) if text.isdigit() else None

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from gridops_agent.hearsay import count
 from gridops_agent.sensors.said import Ask, Said, words
 
 _SESSION = re.compile(r"[a-z]{0,2}\d{1,9}")
@@ -71,7 +72,7 @@ def session_idle(session: Mapping[str, str], mono_ms: int, x_known: bool) -> int
     if kind == "x11" and x_known:
         return None
     since = session.get("IdleSinceHintMonotonic", "")
-    since_ms = int(since) // 1_000 if since.isdigit() else 0
+    since_ms = (count(since) or 0) // 1_000
     idle_ms = max(0, mono_ms - since_ms) if since_ms else None
     if session.get("IdleHint") == "yes":
         return idle_ms if idle_ms is not None else 0
@@ -86,6 +87,7 @@ def _x_server(ask: Ask) -> int | None:
     script = str(Path(__file__).with_name(X_SCRIPT))
     for argv in (("xprintidle",), ("xssstate", "-i"), (sys.executable, "-I", script)):
         text, _ = words(ask, argv)
-        if text is not None and text.strip().isdigit():
-            return int(text.strip())
+        idle_ms = count(text.strip()) if text is not None else None
+        if idle_ms is not None:
+            return idle_ms
     return None

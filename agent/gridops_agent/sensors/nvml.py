@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gridops.base.ids import DeviceId
+from gridops.base.units import INT_MAX
 from gridops_agent.sensors.cards import Card, Cards, Condition
 
 REOPEN_S = 30.0
@@ -171,6 +172,8 @@ class _Look:
         memory, code = self._answer(nvml.nvmlDeviceGetMemoryInfo, handle)
         if memory is None:
             return _unwell(name, code, parent)
+        if not 0 < memory.total <= INT_MAX or not 0 <= memory.used <= INT_MAX:  # 2^64-1 is a driver's word for none
+            return Card(id=name, parent=parent, condition=Condition.SILENT, why=("it tells no memory that can be",))
         busy = look.ask("busy", nvml.nvmlDeviceGetUtilizationRates, handle)
         card = Card(
             id=name,
