@@ -31,6 +31,11 @@ class Acceptance:
         self._catalog = 0
         self._hosts: dict[HostId, tuple[tuple[str, ...], int]] = {}
 
+    @property
+    def commit(self) -> CommitId | None:
+        """The commit in force, by the journal."""
+        return self._commit
+
     def look(self) -> None:
         """Judge every new row. Raises Broken."""
         self._read = min(self._read, len(self._platter.rows))  # people made the journal anew

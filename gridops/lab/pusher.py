@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from gridops.base.ids import CommitId
 from gridops.base.record import from_bytes, to_bytes
-from gridops.lab.agenda import EPOCH_MS, Agenda
+from gridops.lab.agenda import EPOCH_MS
 from gridops.lab.dice import Dice
 from gridops.lab.forge import Forge
 from gridops.lab.people import CATALOG, Keys, Repository
@@ -22,6 +24,9 @@ from gridops.trust.found import renewed_root
 from gridops.trust.keys import PersonSigner
 from gridops.trust.root import TRUST, genesis, seal_root, walk
 
+if TYPE_CHECKING:
+    from gridops.lab.stage import Stage
+
 STRANGER = PersonSigner.from_seed(b"s" * 32)
 RIGHT_MS = (5_000, 40_000)
 """So soon people notice, and put the branch right."""
@@ -30,12 +35,12 @@ RIGHT_MS = (5_000, 40_000)
 class Pusher:
     """Who may push."""
 
-    def __init__(self, repository: Repository, forge: Forge, keys: Keys, agenda: Agenda, trace: Trace) -> None:
+    def __init__(self, repository: Repository, forge: Forge, keys: Keys, stage: Stage) -> None:
         self._repository = repository
         self._forge = forge
         self._keys = keys
-        self._agenda = agenda
-        self._trace = trace
+        self._stage = stage
+        self._agenda, self._trace = stage.agenda, stage.trace
         self._dice = Dice(repository.options.seed, "pusher")
 
     def push(self) -> None:
@@ -45,6 +50,8 @@ class Pusher:
         files["profiles.d/README.md"] = self._dice.token().encode()
         old = self._dice.one_of(line)
         kind = self._dice.between(1, 8)
+        if kind == 2 and not self._left_behind(old):
+            kind = 1
         match kind:
             case 1:
                 forge.tip, what = old, "is rewound"
@@ -73,6 +80,12 @@ class Pusher:
         if kind in (2, 6, 7) and self._is_theirs():
             line.append(forge.tip)
         self._agenda.after(self._dice.between(*RIGHT_MS), self.put_right)
+
+    def _left_behind(self, old: CommitId) -> bool:
+        """It lies before what is in force. A branch of people that grows from what is in force is as good as theirs,
+        and the next commits of people would have to go on from it."""
+        line, commit = self._repository.line, self._stage.acceptance.commit
+        return commit in line and line.index(old) < line.index(commit)
 
     def _is_theirs(self) -> bool:
         """Signed by people, on the newest commit, and nothing older in it: it is as good as any other of theirs."""

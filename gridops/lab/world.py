@@ -30,7 +30,7 @@ class World(Stage):
         self.nemesis.every(self.options.commit_every_ms, self.people.change_their_minds)
         self.nemesis.every(self.options.apply_after_ms, self.people.look, always=True)
         if self.repository.forge is not None:
-            pusher = Pusher(self.repository, self.repository.forge, self.keys, self.agenda, self.trace)
+            pusher = Pusher(self.repository, self.repository.forge, self.keys, self)
             self.nemesis.every(self.options.renew_every_ms, self.people.renew)
             self.nemesis.every(self.options.pusher_every_ms, pusher.push)
 
