@@ -167,7 +167,7 @@ class Writer:
 
     def _known(self, row: Journalled) -> Row:
         try:
-            known = decode(row.kind, row.value)
+            known = decode(row.kind, row.raw)
         except Malformed as error:
             raise self._unusable(row.n, _cannot(row.kind, error)) from error
         if known is None or row.n != self._n + 1:

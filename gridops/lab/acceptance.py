@@ -6,7 +6,6 @@ commits people made, and which of them is behind which, `people.Repository` know
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from gridops.base.ids import CommitId, HostId
@@ -44,7 +43,7 @@ class Acceptance:
             self._read += 1
             if kind not in _READ:
                 continue
-            match decode(kind, json.loads(value)):
+            match decode(kind, value):
                 case r.IntentAccepted(commit=commit):
                     if not self._follows(self._commit, commit):
                         raise Broken("S12", f"commit {commit} was accepted after {self._commit}, and does not follow")

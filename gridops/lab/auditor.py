@@ -67,7 +67,7 @@ class Auditor:
             self._read += 1
             if kind not in _READ:
                 continue
-            match decode(kind, json.loads(value)):
+            match decode(kind, value):
                 case r.TargetSet() as row:
                     self._set(row, at_ms)
                 case r.BodyQueued(body=body, authority=authority):

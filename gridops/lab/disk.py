@@ -50,7 +50,7 @@ class Journal:
 
     def append(self, rows: Sequence[Entry], term: Term) -> int:
         platter = self._platter
-        raw = [(row.at_ms, term, row.kind, canon.dumps(row.value)) for row in rows]
+        raw = [(row.at_ms, term, row.kind, row.raw) for row in rows]
         if term != platter.term:
             raise StaleWriter(f"the journal belongs to term {platter.term} now, this writer holds {term}")
         platter.strikes.step(lambda: self._write(raw))
@@ -65,7 +65,7 @@ class Journal:
 
     def replay(self, after: int = 0) -> Iterator[Row]:
         for n, (at_ms, term, kind, value) in enumerate(self._platter.rows[after:], after + 1):
-            yield Row(n, at_ms, term, kind, json.loads(value), START, START)
+            yield Row(n, at_ms, term, kind, value, START, START)
 
     def take_term(self, epoch: int, above: int = 0) -> Term:
         term = Term(epoch=epoch, counter=max(self._platter.term.counter, above) + 1)

@@ -49,11 +49,16 @@ _TRIM = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a caller appends. `value` is canonical JSON: a record's `to_data`, or plain values."""
+    """What a caller appends. `value` is plain values, or what `to_bytes` wrote of a record."""
 
     kind: str
     at_ms: int
     value: Any
+
+    @property
+    def raw(self) -> bytes:
+        """The canonical bytes that are kept. Raises NotCanonical."""
+        return self.value if isinstance(self.value, bytes) else canon.dumps(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +69,13 @@ class Row:
     at_ms: int
     term: Term
     kind: str
-    value: Any
+    raw: bytes
     prev: Digest
     digest: Digest
+
+    @property
+    def value(self) -> Any:
+        return json.loads(self.raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +302,7 @@ class Journal:
                 term = Term(epoch=epoch, counter=counter)
                 if digest != _row_digest(number, at_ms, term, kind, raw, prev):
                     raise NotWhole(f"row {number} does not follow row {n}")
-                yield Row(number, at_ms, term, kind, json.loads(raw), prev, digest)
+                yield Row(number, at_ms, term, kind, raw, prev, digest)
                 n, prev = number, digest
             if len(page) < _PAGE:
                 return
@@ -329,7 +338,7 @@ class Journal:
 def _value(entry: Entry, at: int) -> bytes:
     if _KIND.fullmatch(entry.kind) is None:
         raise Bug(f"`{entry.kind}` is not a kind of journal row")
-    raw = canon.dumps(entry.value)
+    raw = entry.raw
     if len(raw) > limits.JOURNAL_VALUE_BYTES:
         raise TooLarge(at, entry.kind, len(raw), limits.JOURNAL_VALUE_BYTES)
     return raw

@@ -54,7 +54,7 @@ def test_every_kind_of_row_has_a_fold_and_comes_back_as_it_was() -> None:
     assert set(FOLDS) == set(KINDS.values())
     row = r.Frozen(by="mira", reason="smoke", scope=None, until_ms=5)  # type: ignore[arg-type]
     assert decode(kind_of(row), encode(row)) == row
-    assert decode("from_the_future", {}) is None
+    assert decode("from_the_future", b"{}") is None
 
 
 def test_replay_gives_the_same_state_after_a_full_story(desk: Desk) -> None:
@@ -457,7 +457,7 @@ def test_a_start_from_a_snapshot_is_the_same_as_a_replay_of_every_row(
     whole = State()
     journal = Journal.open(desk.fleet.state / "journal.sqlite")
     for row in journal.replay():
-        known = decode(row.kind, row.value)
+        known = decode(row.kind, row.raw)
         assert known is not None
         fold(whole, known, row.at_ms, row.term)
     assert journal.latest_snapshot() is not None

@@ -286,7 +286,7 @@ def paired(root: Path, template: Path, model: Made, nursery: Nursery) -> Pair:
 def rows_of(state: Path) -> list[Any]:
     journal = Journal.open(state / "journal.sqlite")
     try:
-        return [decode(row.kind, row.value) for row in journal.replay()]
+        return [decode(row.kind, row.raw) for row in journal.replay()]
     finally:
         journal.close()
 

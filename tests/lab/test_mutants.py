@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gridops.base import canon
 from gridops.controller import lineage, planning
 from gridops.controller.core import apply, catalogs, fold, propose, rows
 from gridops.controller.core.state import State
@@ -107,7 +106,7 @@ def test_a_restart_that_adopts_nothing_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 def test_a_journal_that_lets_an_old_writer_write_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def append(self: disk.Journal, rows: Any, term: Any) -> int:
-        self._platter.rows.extend((row.at_ms, term, row.kind, canon.dumps(row.value)) for row in rows)
+        self._platter.rows.extend((row.at_ms, term, row.kind, row.raw) for row in rows)
         fate = self._fate()
         if fate is not None:
             raise strikes.Crashed(fate)

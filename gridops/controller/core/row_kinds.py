@@ -1,4 +1,4 @@
-"""How rows are written into the journal: the name of each kind, and a row as plain values and back.
+"""How rows are written into the journal: the name of each kind, and a row as bytes and back.
 
 Called by `writer` alone. A name is never changed and never given to another kind: old journals are replayed by it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridops.base.record import from_data, to_data
+from gridops.base.record import from_bytes, to_bytes
 from gridops.controller.core import rows as r
 
 KINDS: dict[str, type[Any]] = {
@@ -56,15 +56,15 @@ def kind_of(row: r.Row) -> str:
     return _NAMES[type(row)]
 
 
-def encode(row: r.Row) -> Any:
-    """The row as plain JSON values."""
-    return to_data(row)
+def encode(row: r.Row) -> bytes:
+    """The row as it is journalled: canonical JSON."""
+    return to_bytes(row)
 
 
-def decode(kind: str, value: Any) -> r.Row | None:
+def decode(kind: str, raw: bytes) -> r.Row | None:
     """The row that was journalled; None for a kind of a newer program, which an older one must not guess at."""
     found = KINDS.get(kind)
     if found is None:
         return None
-    row: r.Row = from_data(found, value)
+    row: r.Row = from_bytes(found, raw)
     return row
