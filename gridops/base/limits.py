@@ -128,6 +128,9 @@ half: a fleet of 64 hosts says less from 32 unplaced replicas on."""
 MARKDOWN_CHARS = 60_000
 ANNOTATIONS = 10
 PLANS_IN_MEMORY = 200
+LAUNCHES_KEPT = 4_096
+"""Launches of which the digest is remembered: each pass and each heartbeat asks for those of all replicas. Double: a
+few MB more for models that one controller does not carry; half: a launch of a large fleet is written again."""
 DIGESTS_KEPT = 20_000
 DIGESTS_KEPT_BYTES = 64 << 20
 """Of canonical JSON whose records are held so that their digests need not be made again; in memory a record takes a

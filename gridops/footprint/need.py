@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from gridops.base.ids import Digest
-from gridops.base.record import digest_of
+from gridops.base.record import known_digest
 from gridops.base.units import PPM
 from gridops.model.policy import PlanningPolicy
 from gridops.model.profile import Config, Footprint, FootprintSource
@@ -66,7 +66,7 @@ def need(config: Config, planning: PlanningPolicy) -> Need | UnknownNeed:
 
 def identity(launch: Launch) -> Digest:
     """Restart identity: equal launches are the same process."""
-    return digest_of(launch)
+    return known_digest(launch)
 
 
 def _context_bytes(footprint: Footprint, config: Config) -> int:

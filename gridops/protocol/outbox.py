@@ -19,7 +19,7 @@ from gridops.base.codes import Code
 from gridops.base.codes import protocol as codes
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest, HostId, ScopeName
-from gridops.base.record import digest_of, record, to_data
+from gridops.base.record import digest_of, known_digest, record, to_data
 from gridops.base.units import counted
 from gridops.model.action import Action, DeviceGeneration, Drain, Evict, Load, Operate, Unload, Warm
 from gridops.protocol.alarm import Alarm, alarm
@@ -104,7 +104,7 @@ def action_key(action: Action) -> str:
         case Load():
             wish["artifact"] = to_data(action.artifact)
         case Warm():
-            wish["launch"] = digest_of(action.launch)
+            wish["launch"] = known_digest(action.launch)
             wish["devices"] = sorted(action.devices)
         case Drain():
             wish["incarnation"] = action.incarnation

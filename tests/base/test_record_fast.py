@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pydantic import Discriminator
 
 from gridops.base import canon, limits
-from gridops.base.record import Digests, _straight_bytes, digest_of, record, to_bytes
+from gridops.base.record import Digests, _straight_bytes, digest_of, known_digest, record, to_bytes
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan
 from gridops.model.snapshot import Snapshot
-from gridops.protocol.messages import Body
+from gridops.protocol.messages import Grant
 from tests.base.literal import answer, literal_record_bytes
 
 
@@ -71,6 +71,7 @@ class Outer:
     inners: tuple[Inner | None, ...] = ()
     maybe: Inner | None = None
     number: int | None = None
+    form: Literal[1, 2] = 1
     side: Annotated[Left | Right, Discriminator("kind")] = Left()
 
 
@@ -127,7 +128,7 @@ def made(kind: Any) -> st.SearchStrategy[Any]:
     return st.from_type(kind)
 
 
-LARGE = [Plan, Snapshot, Desired, Body]
+LARGE = [Plan, Snapshot, Desired, Grant]
 slow = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -244,3 +245,10 @@ def test_memory_is_bounded_by_count_and_by_bytes_and_the_longest_unused_goes_fir
         digests.of(value)
     assert [entry.value for entry in digests._known.values()] == [two, three]
     assert Digests()._kept == limits.DIGESTS_KEPT
+
+
+def test_a_known_digest_is_the_digest_of_what_was_asked_for() -> None:
+    for value in (Inner(), Inner(z=2), Inner(a="x"), Left(), Left(a="x")):
+        for _ in range(2):
+            assert known_digest(value) == digest_of(value)
+            assert known_digest(dataclasses.replace(value)) == digest_of(value)

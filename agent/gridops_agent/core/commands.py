@@ -12,7 +12,7 @@ from typing import assert_never
 
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest
-from gridops.base.record import digest_of
+from gridops.base.record import digest_of, known_digest
 from gridops.model.action import Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol import receipts
@@ -81,7 +81,7 @@ def heard(host: Host, event: Heard, now_ms: int) -> Answer:
 def _runs(host: Host) -> dict[Digest, Running]:
     """What runs here, by incarnation: what an approval of an end or of new terms is judged by."""
     return {
-        body: Running(held.replica, digest_of(held.warm.launch), held.warm.devices, held.state)
+        body: Running(held.replica, known_digest(held.warm.launch), held.warm.devices, held.state)
         for body, held in host.held.items()
     }
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from gridops.base import canon, limits
 from gridops.base.codes import protocol as codes
 from gridops.base.ids import Digest
-from gridops.base.record import digest_of, to_bytes
+from gridops.base.record import known_digest, to_bytes
 from gridops.base.units import counted
 from gridops.model.fleet import Runtime
 from gridops.model.measured import Measured
@@ -91,7 +91,7 @@ def _residency(held: Held, in_flight: int) -> Residency:
         replica=held.replica,
         config=warm.launch.config,
         incarnation=held.body,
-        identity=digest_of(warm.launch),
+        identity=known_digest(warm.launch),
         devices=warm.devices,
         device_bytes=warm.device_bytes,
         host_bytes=warm.host_bytes,
