@@ -114,12 +114,13 @@ def hosts(story: Story) -> None:
         token = stage.run("gridops", "host", "invite", host, quiet=True).strip()
         stage.say(f"$ gridops host invite {host}    (a one-use token)")
         stage.run(
-            *("gridops-agent", "join", token, "--controller", f"https://127.0.0.1:{story.port}"),
+            *("gridops-agent", "join", "-", "--controller", f"https://127.0.0.1:{story.port}"),
             *("--state", str(stage.agent_state(host)), "--share", "1/4", "--artifacts", str(story.models)),
             *("--no-service", "--no-runtime"),
             quiet=True,
+            typed=token,
         )
-        stage.say(f"$ gridops-agent join TOKEN --state agent-{host} --share 1/4")
+        stage.say(f"$ gridops-agent join - --state agent-{host} --share 1/4 < token")
         story.start_agent(host)
         stage.run("gridops", "host", "admit", host)
     stage.commit("Admit alpha and beta")

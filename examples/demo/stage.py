@@ -43,6 +43,8 @@ class Stage:
     keep: bool = False
     """Leave the folder behind, to look at its logs."""
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    typed: list[str] = field(default_factory=list)
+    """What was given to commands on their standard input, which no other process sees."""
     met: dict[int, float] = field(default_factory=dict)
     """Processes of this run that were seen alive, with their births: what is reaped at the end, should it be ours by
     then. The daemons themselves are not among them: whoever started them collects them."""
@@ -90,13 +92,14 @@ class Stage:
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
-    def run(self, *argv: str, ok: tuple[int, ...] = (0,), quiet: bool = False) -> str:
+    def run(self, *argv: str, ok: tuple[int, ...] = (0,), quiet: bool = False, typed: str = "") -> str:
         """Run one command as the operator would, show it, and return what it wrote to stdout."""
+        self.typed += [typed] if typed else []
         shown = " ".join(argv)
         if not quiet:
             self.say(f"$ {shown}")
         done = subprocess.run(
-            argv, cwd=self._cwd(), env=self.env, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+            argv, cwd=self._cwd(), env=self.env, capture_output=True, text=True, timeout=120, input=typed
         )
         if not quiet:
             for line in (done.stdout + done.stderr).rstrip().splitlines():

@@ -191,8 +191,9 @@ def opened(
         for host in hosts:
             token = stage.run("gridops", "host", "invite", host).strip()
             stage.run(
-                *("gridops-agent", "join", token, "--controller", office.url, "--state", str(stage.agent_state(host))),
+                *("gridops-agent", "join", "-", "--controller", office.url, "--state", str(stage.agent_state(host))),
                 *("--share", "1/4", "--artifacts", str(models), "--no-service", "--no-runtime", "--ports", _ports()),
+                typed=token,
             )
             office.story.start_agent(host)
             stage.run("gridops", "host", "admit", host)

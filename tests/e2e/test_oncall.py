@@ -14,13 +14,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from examples.demo.scenes import Story
 from examples.demo.stage import Stage
 from tests.e2e.office import Office, opened
+from tests.e2e.sweep import Sweep
 
 HOG = """\
 import sys
@@ -322,24 +322,11 @@ def test_an_agent_killed_in_the_middle_of_a_start_never_has_two_engines(idle: Of
 
 
 def test_no_secret_is_left_behind_in_git_logs_or_answers(office: Office) -> None:
-    """Everything that a run leaves: the repository with all its objects, every log, and what the commands answer."""
-    stage = office.stage
-    states = [p for p in stage.root.rglob("*") if p.is_file() and stage.fleet not in p.parents]
-    secrets = [p for p in states if "keys" in p.parts or p.name.endswith(".key")]
-    values = {p: p.read_bytes().strip() for p in secrets if not p.name.endswith((".pub", ".pem"))}
-    assert len(values) >= 6
-    objects = stage.git("cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split()
-    kept = [
-        subprocess.run(["git", "cat-file", "-p", o], cwd=stage.fleet, capture_output=True, check=True).stdout
-        for o in objects
-    ]
-    kept += [p.read_bytes() for p in states if p.suffix == ".log" or p.name == "log"]
-    kept += [office.call("status", "-o", "json").stdout.encode(), json.dumps(_command_lines(stage)).encode()]
-    everything = b"\n".join(kept)
-    for path, value in values.items():
-        for form in (value, value.hex().encode()):
-            assert len(form) >= 16
-            assert form not in everything, f"{path} leaked"
+    """Everything that the tests before it have left, and the processes that still run."""
+    with Sweep(office.stage) as sweep:
+        assert sweep.leaks(office.call("status", "-o", "json").stdout) == []
+    assert sweep.loose == set()
+    assert len(sweep.secrets) >= 6
 
 
 def _applied_in_git(office: Office) -> set[str]:
@@ -384,10 +371,6 @@ def _told(stage: Stage, words: str) -> int:
     """Where in the controller's log these words come last."""
     lines = (stage.root / "logs/controller.log").read_text().splitlines()
     return max(number for number, line in enumerate(lines) if words in line)
-
-
-def _command_lines(stage: Stage) -> list[Any]:
-    return [(p.cmdline(), p.environ()) for p in stage.survivors()]
 
 
 def _edit_on_branch(stage: Stage, path: str, old: str, new: str) -> None:
