@@ -1,0 +1,13 @@
+"""A quarter of a minute of bad weather between the processes; `soak_weather.py` has ten minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.crash.between import TO_MESSAGES
+from tests.crash.weather import blown
+
+
+def test_whoever_stands_between_them_doubles_nothing_and_loses_nothing(tmp_path: Path) -> None:
+    done, _ = blown(tmp_path, 15.0, 3)
+    assert sum(done[deed] for deed in set(TO_MESSAGES)) > 5, done
