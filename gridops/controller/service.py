@@ -23,6 +23,7 @@ from gridops.controller.clock import Steady
 from gridops.controller.core import enrol, issue
 from gridops.controller.core import rows as r
 from gridops.controller.core.events import words
+from gridops.controller.core.evidence import proven
 from gridops.controller.core.intend import Found, chain_of, judge_commit, judge_unread
 from gridops.controller.core.modes import permitted
 from gridops.controller.core.observe import recovering
@@ -222,8 +223,12 @@ class Controller:
         """Commands to this host that may not go any more."""
         # Also a scope that nothing names any more: what it set going is still asked by what right it goes on.
         rights = {scope: self.rights(scope, now_ms) for scope in issue.undecided(self.state, host)}
-        report = heard.report if heard is not None else None
-        return issue.taken_back(self.state, host, rights, report, heard_lately=heard_lately)
+        known = issue.Evidence(
+            heard.report if heard is not None else None,
+            heard_lately,
+            lambda scope: proven(rights[scope], self.soft, self.roster),
+        )
+        return issue.taken_back(self.state, host, rights, known)
 
     def join(self, envelope: str) -> JoinReply:
         """A machine asks to become a host. Raises Refusal."""

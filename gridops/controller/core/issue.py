@@ -8,7 +8,7 @@ Nothing is taken away on what was seen before a host fell silent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from gridops.base import limits
@@ -22,7 +22,7 @@ from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State
 from gridops.footprint.need import identity
-from gridops.model.action import Action, Drain, Evict, Unload
+from gridops.model.action import Drain, Evict, Unload
 from gridops.model.policy import ClassProtection
 from gridops.model.snapshot import HostReport
 from gridops.planner.errands import objection
@@ -37,6 +37,7 @@ REST_BYTES = 64 << 10
 ESCAPED_CHARS = 64
 """Quotes of an envelope that stands as a text in another one."""
 OLD_EVIDENCE = "the host was silent: what was seen before is too old to take anything away"
+UNPROVEN = "by the newest words of the other hosts nothing may be taken away here now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +53,21 @@ class Answer:
     """Who else is asked for more, and since when this controller is there."""
 
 
-def taken_back(
-    state: State, host: HostId, rights: Mapping[ScopeName, Rights], report: HostReport | None, *, heard_lately: bool
-) -> tuple[r.Row, ...]:
-    """Void rows for commands that the host has not decided and that may not go any more. `report` is its newest word:
-    files are told to go only if it bears that out.
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known in the moment of delivery."""
 
-    `heard_lately`: the host was fresh until this very heartbeat. One that comes back from silence, or that a restarted
-    controller hears for the first time, takes nothing away on what was seen before: the next pass looks again.
-    """
+    report: HostReport | None
+    """The host's newest word: files are told to go only if it bears that out."""
+    heard_lately: bool
+    """The host was fresh until this very heartbeat. One that comes back from silence, or that a restarted controller
+    hears for the first time, takes nothing away on what was seen before: the next pass looks again."""
+    proven: Callable[[ScopeName], frozenset[str]]
+    """Ends that what was heard bears out for a while longer (`evidence.proven`). Asked only where an end is to go."""
+
+
+def taken_back(state: State, host: HostId, rights: Mapping[ScopeName, Rights], known: Evidence) -> tuple[r.Row, ...]:
+    """Void rows for commands that the host has not decided and that may not go any more."""
     book = state.hosts.get(host)
     if book is None:
         return ()
@@ -69,12 +76,22 @@ def taken_back(
         if entry.delivered or entry.wanted is GrantMode.VOID:
             continue
         no = still_right(rights[entry.body.scope], entry)
-        stale = isinstance(entry.body.action, Drain | Unload | Evict) and not heard_lately
-        kept = _kept(rights[entry.body.scope], entry.body.action, report)
-        if no is not None or stale or kept is not None:
-            why = no.detail if no is not None else kept or OLD_EVIDENCE
+        why = no.detail if no is not None else _ill_founded(rights[entry.body.scope], entry, known)
+        if why is not None:
             rows.append(r.BodyVoided(host=host, seq=entry.body.seq, why=why[:500]))
     return tuple(rows)
+
+
+def _ill_founded(rights: Rights, entry: ob.Entry, known: Evidence) -> str | None:
+    """Why what a command takes away may not go after all, as things are known now."""
+    action = entry.body.action
+    if not isinstance(action, Drain | Unload | Evict):
+        return None
+    if not known.heard_lately:
+        return OLD_EVIDENCE
+    if isinstance(action, Evict):
+        return _kept(rights, action, known.report)
+    return None if entry.key in known.proven(entry.body.scope) else UNPROVEN
 
 
 def undecided(state: State, host: HostId) -> tuple[ScopeName, ...]:
@@ -83,10 +100,8 @@ def undecided(state: State, host: HostId) -> tuple[ScopeName, ...]:
     return tuple(sorted({e.body.scope for e in ob.open_entries(book.outbox) if not e.delivered})) if book else ()
 
 
-def _kept(rights: Rights, action: Action, report: HostReport | None) -> str | None:
+def _kept(rights: Rights, action: Evict, report: HostReport | None) -> str | None:
     """Why files may not go after all, by the newest report (A-546)."""
-    if not isinstance(action, Evict):
-        return None
     target, accepted = rights.book.target, rights.state.accepted
     if target is None or accepted is None or report is None:
         return OLD_EVIDENCE

@@ -16,19 +16,19 @@ from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.base.units import counted
 from gridops.controller.core import rows as r
 from gridops.controller.core.catalogs import in_the_way, made_under
+from gridops.controller.core.evidence import proven, steps_of
 from gridops.controller.core.going import Going, artifact
 from gridops.controller.core.learned import RETRIABLE, RETRIES, kind_of, named, tried
-from gridops.controller.core.modes import desired_now
 from gridops.controller.core.observe import fresh, seen, unseen_success
 from gridops.controller.core.rights import No, Rights, may_issue, mends, not_the_last, still_right
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State, profile_of
 from gridops.model.action import Action, DeviceGeneration, Drain, Evict, Load, Operate, Unload, Warm
-from gridops.model.plan import Plan, Terms
+from gridops.model.plan import Plan
 from gridops.model.policy import ActionLimits
 from gridops.model.snapshot import HostReport, Snapshot
-from gridops.planner.actions import Step, actions
+from gridops.planner.actions import Step
 from gridops.planner.authority import errand
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import GrantMode
@@ -76,6 +76,11 @@ class Pass:
         return frozenset(self.key(step.action) for step in self.steps)
 
     @cached_property
+    def proven(self) -> frozenset[str]:
+        """Ends that rest on what will hold a while longer; mostly nobody asks."""
+        return proven(self.rights, self.soft, self.roster)
+
+    @cached_property
     def ending(self) -> dict[ProfileName, list[tuple[Drain | Unload, ob.Entry]]]:
         """Destructive commands that were under way when the pass began to queue, by what their profile is called."""
         found: dict[ProfileName, list[tuple[Drain | Unload, ob.Entry]]] = {}
@@ -112,15 +117,7 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
     if book.target is None or book.target_digest is None:
         return Outcome((), (), (), 0)
     snapshot = seen(soft, roster, rights.scope, rights.now_ms)
-    found = actions(
-        book.target,
-        snapshot,
-        rights.now_ms,
-        desired=desired_now(rights.state),
-        applied_terms=_acted_by(rights, snapshot),
-        retry=frozenset(book.retry),
-        advice=newest.report.advice if (newest := own.candidate) is not None else None,
-    )
+    found = steps_of(rights, soft, snapshot)
     own.errands = tuple(step for step in found if errand(step.action) is not None)
     # Repair first; among both the order of turns.
     steps = tuple(sorted(found, key=lambda s: not mends(rights, s.action)))
@@ -138,20 +135,6 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
     for step in steps:
         _consider(turn, step)
     return Outcome(tuple(turn.rows), tuple(dict.fromkeys(turn.held)), steps, turn.queued)
-
-
-def _acted_by(rights: Rights, snapshot: Snapshot) -> dict[Digest, Terms]:
-    """By incarnation, what its host is known to act by; after a rebuild, what the plan said that was in force."""
-    restored = {t.profile: t for t in rights.book.restored}
-    found = {
-        r.incarnation: restored[r.profile]
-        for report in snapshot.hosts
-        for r in report.residencies
-        if r.incarnation is not None and r.profile in restored
-    }
-    for _, held in sorted(rights.state.hosts.items()):
-        found.update(held.terms)
-    return found
 
 
 def _take_back(turn: Pass) -> None:
@@ -261,6 +244,8 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox) -> str | None:
     last = not_the_last(rights, action)
     if last is not None:
         return f"{what} waits: {last.detail}"
+    if isinstance(action, Drain | Unload) and turn.key(action) not in turn.proven:
+        return f"{what} waits: who serves instead has to be heard again first"
     return _spaced_out(turn, action, what) or _withdrawn(turn, action, what) or _over_limit(turn, action, what)
 
 
