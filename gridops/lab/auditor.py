@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gridops.base.ids import Digest, HostId, ProfileName
+from gridops.base.ids import Digest, HostId, ProfileName, ScopeName
 from gridops.base.record import digest_of
 from gridops.controller.core import rows as r
 from gridops.controller.core.row_kinds import decode
@@ -45,12 +45,12 @@ class Auditor:
         self._platter = platter
         self._trace = trace
         self._options = options
-        self._disruptions = Disruptions(options.disruptions)
+        self._disruptions = {scope: Disruptions(options.disruptions) for scope in options.scope_names}
         self._hosts = hosts
         self._believed_ms = options.stale_ms + _TOLD_MS
         self._read = 0
-        self._target: Plan | None = None
-        self._dips: set[tuple[ProfileName, Digest]] = set()
+        self._targets: dict[ScopeName, Plan] = {}
+        self._dips: dict[ScopeName, set[tuple[ProfileName, Digest]]] = {}
         """What the plan in force, or one before it that is still being carried out, said that it stops first."""
         self._bodies: dict[tuple[HostId, int], Digest] = {}
         self._open: dict[Digest, Body] = {}
@@ -86,15 +86,24 @@ class Auditor:
         self._open.clear()
 
     def _set(self, row: r.TargetSet, at_ms: int) -> None:
-        before = None if self._target is None else plan_digest(self._target)
-        if row.plan.parent != before:
+        scope, target = row.plan.scope, self._targets.get(row.plan.scope)
+        if row.plan.parent != (None if target is None else plan_digest(target)):
             raise Broken("S10", f"plan {row.plan.id} is no child of the one that was in force")
         if row.kind is AuthorityKind.APPROVAL and not any(_speaks(text, row.plan, at_ms) for text in row.approvals):
             raise Broken("S10", f"plan {row.plan.id} is in force by people, and nobody approved it at that moment")
-        self._target = row.plan
+        self._stays_inside(row.plan)
+        self._targets[scope] = row.plan
         launches = {a.replica: a.launch for a in row.plan.placement}
         said = {(d.profile, launches[d.replica]) for d in row.plan.decisions if d.cost.dip and d.replica in launches}
-        self._dips = said | {dip for dip in self._dips if dip in {(a.profile, a.launch) for a in row.plan.placement}}
+        placed = {(a.profile, a.launch) for a in row.plan.placement}
+        self._dips[scope] = said | (self._dips.get(scope, set()) & placed)
+
+    def _stays_inside(self, plan: Plan) -> None:
+        """A scope's plan says nothing of another scope's hosts and models: nobody there was asked."""
+        scope_of = self._options.scope_of
+        for placed in plan.placement:
+            if {scope_of(placed.profile), scope_of(placed.seat.host)} != {plan.scope}:
+                raise Broken("S10", f"plan {plan.id} of {plan.scope} places {placed.replica} on {placed.seat.host}")
 
     def _queued(self, body: Body, now_ms: int) -> None:
         digest = digest_of(body)
@@ -102,6 +111,8 @@ class Auditor:
             raise Broken("S5", f"two commands for {body.host} have the number {body.seq}")
         self._open[digest] = body
         action = body.action
+        if len({self._options.scope_of(name) for name in (body.host, action.replica.split("/")[0])}) > 1:
+            raise Broken("S10", f"{action.kind} {action.replica} on {body.host} reaches into another scope")
         if isinstance(action, Drain | Unload):
             if action.incarnation not in self._drained:  # from then on it serves nobody, and goes
                 self._leaves(action, now_ms)
@@ -122,11 +133,12 @@ class Auditor:
 
     def _leaves(self, action: Drain | Unload, now_ms: int) -> None:
         """What serves is told to go while its profile is wanted: another one serves, or the plan says that it dips."""
-        profile, target = action.profile, self._target
+        profile, scope = action.profile, self._options.scope_of(action.profile)
+        target, dips = self._targets.get(scope), self._dips.get(scope, set())
         if target is None or all(a.profile != profile for a in target.placement):
             return
         ready = self._serving.lately()
-        if action.incarnation not in ready or any((profile, a.launch) in self._dips for a in target.placement):
+        if action.incarnation not in ready or any((profile, a.launch) in dips for a in target.placement):
             return
         if self._alone(action, target):
             return
@@ -146,8 +158,12 @@ class Auditor:
 
     def _disrupts(self, body: Body, authority: Authority, now_ms: int) -> None:
         """A serving process goes, by nobody's word but that of the mode, and not for repair."""
-        action, target = body.action, self._target
-        if not isinstance(action, Drain | Unload) or target is None or authority.kind is not AuthorityKind.STANDING:
+        action = body.action
+        if not isinstance(action, Drain | Unload) or authority.kind is not AuthorityKind.STANDING:
+            return
+        scope = self._options.scope_of(action.profile)
+        target = self._targets.get(scope)
+        if target is None:
             return
         ready = self._serving.lately()
         if authority.action_class is ActionClass.REPAIR or action.incarnation not in ready:
@@ -157,7 +173,7 @@ class Auditor:
             return
         lately = [(body, name) for body, (name, _, at_ms) in ready.items() if at_ms >= since_ms]
         serving = Counter(name for body, name in lately if body not in self._drained)
-        self._disruptions.takes(action.incarnation, action.profile, target, serving)
+        self._disruptions[scope].takes(action.incarnation, action.profile, target, serving)
 
     def _over(self, receipt: Receipt) -> None:
         host = self._hosts[receipt.host]

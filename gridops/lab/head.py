@@ -35,7 +35,6 @@ from gridops.store.face import Right
 from gridops.trust.keys import MachineSigner
 
 T = TypeVar("T")
-SCOPE = ScopeName("default")
 PASS_MS = 2_000
 SOON_MS = 100
 TURNS = 6
@@ -240,10 +239,11 @@ class Head:
 
     def turn(self, controller: Controller, planning: Planning) -> None:
         """What it does at each pass."""
-        for _ in range(TURNS):
-            if not drive(planning.consider(SCOPE)):
-                break
-        controller.reconcile(SCOPE)
+        for scope in self.around.options.scope_names:
+            for _ in range(TURNS):
+                if not drive(planning.consider(scope)):
+                    break
+            controller.reconcile(scope)
 
     def _look(self) -> None:
         tip = self.around.tip()

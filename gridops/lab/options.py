@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from gridops.base.ids import HostId
+from gridops.base.ids import HostId, ScopeName
 from gridops.lab.dice import Dice
 
 
@@ -84,6 +84,8 @@ class Options:
     """Somebody who may push, and lies: rewinds, unsigned commits, older documents. Only with signed commits."""
     thief_ppm: int = 0
     """Of directives: who holds the controller's key puts older documents of trust in."""
+    scopes: int = 1
+    """Hosts and models by turns in so many scopes, each with its own mode, budgets and plans."""
     strike: int = 0
     """The durable step of the run that fails, counted from 1 (`lab.strikes`); 0: none."""
     strike_how: int = 0
@@ -98,6 +100,14 @@ class Options:
     @property
     def host_names(self) -> tuple[HostId, ...]:
         return tuple(HostId(f"host-{n}") for n in range(1, self.hosts + 1))
+
+    @property
+    def scope_names(self) -> tuple[ScopeName, ...]:
+        return (ScopeName("default"), ScopeName("second"), ScopeName("third"))[: self.scopes]
+
+    def scope_of(self, name: str) -> ScopeName:
+        """The scope of a host or a model, by its number."""
+        return self.scope_names[(int(name.rpartition("-")[2]) - 1) % self.scopes]
 
     @property
     def laptop_names(self) -> tuple[HostId, ...]:
@@ -154,7 +164,9 @@ def draw(seed: int) -> Options:
 
 
 def _with_more(drawn: Options) -> Options:
-    """What came later has a stream of its own, so that most seeds stay what they were."""
+    """What came later has streams of its own, so that most seeds stay what they were."""
+    scopes = min(2, drawn.hosts, drawn.profiles) if Dice(drawn.seed, "options: scopes").happens(200_000) else 1
+    drawn = replace(drawn, scopes=scopes)
     dice = Dice(drawn.seed, "options: trust")
     if not dice.happens(250_000):
         return drawn
@@ -181,6 +193,7 @@ def draw_talk(seed: int) -> Options:
         laptops=0,
         catalog=False,
         signed_commits=False,
+        scopes=1,
         renew_every_ms=0,
         pusher_every_ms=0,
         thief_ppm=0,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gridops.base.errors import Bug, Busy, Refusal
-from gridops.base.ids import CommitId, Digest, EngineName, HostId, PersonName, PlanId, ProfileName
+from gridops.base.ids import CommitId, Digest, EngineName, HostId, PersonName, PlanId, ProfileName, ScopeName
 from gridops.base.units import render_instant
 from gridops.controller import intake
 from gridops.controller.core.intend import Found
@@ -21,7 +21,7 @@ from gridops.files.trusted import root_texts
 from gridops.lab.agenda import EPOCH_MS
 from gridops.lab.dice import Dice
 from gridops.lab.forge import Forge
-from gridops.lab.head import SCOPE, Head, drive
+from gridops.lab.head import Head, drive
 from gridops.lab.host import SIGNED_CONTEXT, signer_of
 from gridops.lab.options import Options
 from gridops.model.catalog import Catalog, Entry, Files
@@ -39,6 +39,7 @@ from gridops.trust.root import TRUST, genesis, seal_root, walk
 MIRA = PersonName("mira")
 HEADER = "apiVersion: gridops/v1\nkind: "
 CONTEXTS = (1024, 2048, 4096)
+MODES = ("observe", "recommend", "automatic")
 VOLUNTARY = ("rebalance", "rollout", "scale_down", "remove")
 """What counts against the budget of disruptions, where there is one."""
 CATALOG = f"{TRUST}catalog.json"
@@ -76,7 +77,7 @@ class Repository:
         self.options = options
         self.replicas = {ProfileName(f"model-{n}"): 1 for n in range(1, options.profiles + 1)}
         self.contexts = dict.fromkeys(self.replicas, 2048)
-        self.mode = "automatic" if options.automatic else "recommend"
+        self.modes = dict.fromkeys(options.scope_names, "automatic" if options.automatic else "recommend")
         self.drains: set[HostId] = set()
         self.roots = [keys.root]
         self.catalogs = [_signed(options, keys, 1)] if options.catalog else []
@@ -142,23 +143,23 @@ class Repository:
     def _files(self) -> dict[str, bytes | str]:
         options = self.options
         fleet = f"{HEADER}Fleet\ncontroller: https://127.0.0.1:7443\n"
-        hosts = "".join(f"  {name}: {self._host(name)}\n" for name in self.hosts)
         defaults = "defaults: {runtimes: {llama.cpp: {backend: cpu}}, disk: {artifacts: 100GiB}}"
-        allow = f"{{allow: {EVERYTHING}, last_replica: [{', '.join(self.replicas)}]}}"
-        mode = f"{{mode: {self.mode}, automatic: {allow}}}" if self.mode == "automatic" else f"{{mode: {self.mode}}}"
+        modes = "".join(f"  {scope}: {self._mode(scope)}\n" for scope in options.scope_names)
+        actions = f"{{concurrent: 4, per_device: 1, cooldown: {options.cooldown_ms}ms}}"
+        budgets = "".join(f"  {s}:\n    actions: {actions}\n{self._budget()}" for s in options.scope_names)
         beat = f"every: {options.beat_ms}ms, stale_after: {options.stale_ms}ms, recovery_grace: 5s"
         risks = "".join(f"  {risk}: {{need: 1, from: [oncall]}}\n" for risk in ("routine", "disruptive", "destructive"))
         files: dict[str, bytes | str] = {
             "policies/fleet.yaml": fleet,
-            "policies/mode.yaml": f"{HEADER}Mode\nscopes:\n  default: {mode}\ndefault: recommend\n",
+            "policies/mode.yaml": f"{HEADER}Mode\nscopes:\n{modes}default: recommend\n",
             "policies/planning.yaml": f"{HEADER}Planning\nheartbeat: {{{beat}}}\n",
             "policies/approvals.yaml": f"{HEADER}Approvals\nrisks:\n{risks}roles: {{oncall: [mira]}}\n",
-            "policies/budgets.yaml": (
-                f"{HEADER}Budgets\nscopes:\n  default:\n"
-                f"    actions: {{concurrent: 4, per_device: 1, cooldown: {options.cooldown_ms}ms}}\n{self._budget()}"
-            ),
-            "fleet.d/hosts.yaml": f"{HEADER}Hosts\n{defaults}\nhosts:\n{hosts}",
+            "policies/budgets.yaml": f"{HEADER}Budgets\nscopes:\n{budgets}",
         }
+        for number, scope in enumerate(options.scope_names):
+            hosts = "".join(f"  {name}: {self._host(name)}\n" for name in self.hosts[number :: options.scopes])
+            file = f"fleet.d/hosts{number or ''}.yaml"
+            files[file] = f"{HEADER}Hosts\n{self._in(scope)}{defaults}\nhosts:\n{hosts}"
         if self.catalogs or self.forge is not None:
             files |= {f"{TRUST}root/{n}.json": text for n, text in enumerate(self.roots, 1)}
         if self.catalogs:
@@ -180,6 +181,15 @@ class Repository:
         devices = f"devices: {{cpu0: {{kind: cpu, memory: {self.options.host_mib}MiB}}}}"
         return f"{{{laptop if name in self.options.laptop_names else ''}{devices}}}"
 
+    def _in(self, scope: ScopeName) -> str:
+        """Where there is only one, nobody names it."""
+        return f"scope: {scope}\n" if self.options.scopes > 1 else ""
+
+    def _mode(self, scope: ScopeName) -> str:
+        mode = self.modes[scope]
+        allow = f"{{allow: {EVERYTHING}, last_replica: [{', '.join(self.replicas)}]}}"
+        return f"{{mode: {mode}, automatic: {allow}}}" if mode == "automatic" else f"{{mode: {mode}}}"
+
     def _budget(self) -> str:
         most = self.options.disruptions
         reasons = ", ".join(VOLUNTARY)
@@ -188,7 +198,7 @@ class Repository:
     def _profile(self, name: ProfileName, replicas: int) -> str:
         file = file_of(name)
         return (
-            f"{HEADER}Profile\nname: {name}\nreplicas: {replicas}\n"
+            f"{HEADER}Profile\nname: {name}\n{self._in(self.options.scope_of(name))}replicas: {replicas}\n"
             "timing: {load: 2s, warm: 3s, min_residency: 0ms, scale_down_after: 0ms, drain: 5s}\n"
             "restart: {max: 3, per: 2m, backoff: 1s}\n"
             f"configs:\n  q4:\n    engine: llama.cpp\n    backends: [cpu]\n"
@@ -234,6 +244,7 @@ class People:
         self._head = head
         self._fleet = genesis(keys.root).fleet
         self._dice = Dice(repository.options.seed, "people")
+        self._scopes = Dice(repository.options.seed, "scopes")
         self._renewals = Dice(repository.options.seed, "renewals")
 
     def change_their_minds(self) -> None:
@@ -250,8 +261,9 @@ class People:
             repository.contexts[profile] = dice.one_of(CONTEXTS)
             what = f"{profile}: context {repository.contexts[profile]}"
         elif kind == 8:
-            repository.mode = dice.one_of(("observe", "recommend", "automatic"))
-            what = f"mode {repository.mode}"
+            scope, mode = self._scopes.one_of(tuple(repository.modes)), dice.one_of(MODES)
+            repository.modes[scope] = mode
+            what = f"mode {mode}" + (f" of {scope}" if len(repository.modes) > 1 else "")
         else:
             host = dice.one_of(repository.hosts)
             repository.drains ^= {host}
@@ -266,8 +278,12 @@ class People:
 
     def look(self) -> None:
         """On call looks at what is proposed, and mostly applies it."""
+        for scope in self.repository.options.scope_names:
+            self._look_at(scope)
+
+    def _look_at(self, scope: ScopeName) -> None:
         controller = self._head.current
-        book = controller.state.scopes.get(SCOPE) if controller is not None else None
+        book = controller.state.scopes.get(scope) if controller is not None else None
         if controller is None or book is None or book.proposal is None:
             return
         plan = book.proposal.plan
@@ -278,7 +294,7 @@ class People:
             late = self._approval(plan, plan.reads, controller.now(), lasts_ms=-1)
             self._ask("apply", plan=plan.id, approvals=(late,))
             return
-        newest = controller.soft.scope(SCOPE).candidate
+        newest = controller.soft.scope(scope).candidate
         same = newest is not None and newest.decisions_digest == plan.decisions_digest
         reads = newest.reads if newest is not None and same else plan.reads
         self._ask("apply", plan=plan.id, approvals=(self._approval(plan, reads, controller.now()),))

@@ -7,10 +7,13 @@ outcome and no receipt is owed.
 
 from __future__ import annotations
 
+from collections import Counter
+
+from gridops.base.ids import ScopeName
 from gridops.controller.core.given_up import given_up
 from gridops.controller.service import Controller
 from gridops.lab.broken import Broken
-from gridops.lab.head import SCOPE, Head
+from gridops.lab.head import Head
 from gridops.lab.head import Surroundings as HeadSurroundings
 from gridops.lab.host import SIGNED_CONTEXT
 from gridops.lab.people import People
@@ -38,10 +41,13 @@ class World(Stage):
         """People want something that the fleet can do."""
         self.people.calm = True
         self.repository.drains.clear()
-        self.repository.mode = "automatic" if self.options.automatic else "recommend"
-        room = self.options.hosts * (self.options.host_mib * 6 // 10 // self.options.replica_mib)
-        for profile, count in self.repository.replicas.items():
-            self.repository.replicas[profile] = min(count, room // len(self.repository.replicas))
+        options, replicas = self.options, self.repository.replicas
+        self.repository.modes = dict.fromkeys(options.scope_names, "automatic" if options.automatic else "recommend")
+        each = options.host_mib * 6 // 10 // options.replica_mib
+        hosts, models = (Counter(options.scope_of(name) for name in names) for names in (options.host_names, replicas))
+        for profile, count in replicas.items():
+            scope = options.scope_of(profile)
+            replicas[profile] = min(count, hosts[scope], hosts[scope] * each // models[scope])
         if self.options.catalog:
             contexts = self.repository.contexts
             self.repository.contexts = {name: min(context, SIGNED_CONTEXT) for name, context in contexts.items()}
@@ -51,26 +57,32 @@ class World(Stage):
         controller = self.head.current
         if controller is None:
             return
-        soft = controller.soft.scopes.get(SCOPE)
-        if soft is not None and soft.unsafe:
-            raise Broken("S15", soft.unsafe[0])
+        for soft in controller.soft.scopes.values():
+            if soft.unsafe:
+                raise Broken("S15", soft.unsafe[0])
         super().whole()
 
     def not_as_wanted(self) -> list[str]:
-        if self.excused():
-            return []
-        wanted = sorted(self.repository.replicas.items())
+        excused = self._excused()
+        wanted = [
+            (p, n) for p, n in sorted(self.repository.replicas.items()) if self.options.scope_of(p) not in excused
+        ]
         return [f"{p} has {self._ready(p)} of {count} replicas" for p, count in wanted if self._ready(p) != count]
 
     def excused(self) -> bool:
         """People said no to what is wanted, or an engine was given up."""
-        controller = self.head.current
-        return controller is not None and self._waits_for_people(controller)
+        return bool(self._excused())
 
-    def _waits_for_people(self, controller: Controller) -> bool:
-        soft, book = controller.soft.scope(SCOPE), controller.state.scope(SCOPE)
+    def _excused(self) -> frozenset[ScopeName]:
+        controller = self.head.current
+        if controller is None:
+            return frozenset()
+        return frozenset(scope for scope in self.options.scope_names if self._waits_for_people(controller, scope))
+
+    def _waits_for_people(self, controller: Controller, scope: ScopeName) -> bool:
+        soft, book = controller.soft.scope(scope), controller.state.scope(scope)
         rejected = soft.candidate is not None and soft.candidate.decisions_digest in book.rejected
-        rights = controller.rights(SCOPE, controller.now())
+        rights = controller.rights(scope, controller.now())
         return rejected or bool(given_up(rights, controller.soft, controller.roster))
 
     def _ready(self, profile: str) -> int:

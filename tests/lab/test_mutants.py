@@ -75,6 +75,11 @@ def pushed(seed: int) -> Options:
     return replace(few, pusher_every_ms=15_000, renew_every_ms=30_000, thief_ppm=300_000)
 
 
+def divided(seed: int) -> Options:
+    """Two scopes, each with a host and a model of its own."""
+    return replace(draw(seed), scopes=2, hosts=2, profiles=2, automatic=True)
+
+
 def lying(seed: int) -> Options:
     """One host says that it has twice its memory, and it is needed."""
     return replace(draw(seed), hosts=1, profiles=4, host_mib=1000, lying=1, automatic=True)
@@ -257,3 +262,19 @@ def test_an_older_catalog_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has seen a newer one takes what comes all the same."""
     monkeypatch.setattr(release, "demanded", lambda known, chain: chain.root.catalog or 0)
     assert found("S12", of=pushed)
+
+
+def test_a_plan_that_reaches_into_another_scope_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planner and checker are told that every host is in the scope."""
+    made = propose.inputs
+
+    def wide(*given: Any) -> Any:
+        question = made(*given)
+        if question is None:
+            return None
+        desired = question.intent.desired
+        hosts = tuple(replace(host, scope=question.scope) for host in desired.hosts)
+        return replace(question, intent=replace(question.intent, desired=replace(desired, hosts=hosts)))
+
+    monkeypatch.setattr(planning, "inputs", wide)
+    assert found("S10", of=divided)
