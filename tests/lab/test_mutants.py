@@ -265,16 +265,15 @@ def test_an_older_catalog_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_that_reaches_into_another_scope_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planner and checker are told that every host is in the scope."""
-    made = propose.inputs
+    """Every host is shown to every scope, the planner takes it for its own, and nobody checks."""
+    reckoned, make = propose.reckoned, planning.make_plan
 
-    def wide(*given: Any) -> Any:
-        question = made(*given)
-        if question is None:
-            return None
+    def wide(question: Any, *rest: Any) -> Any:
         desired = question.intent.desired
         hosts = tuple(replace(host, scope=question.scope) for host in desired.hosts)
-        return replace(question, intent=replace(question.intent, desired=replace(desired, hosts=hosts)))
+        return make(replace(question, intent=replace(question.intent, desired=replace(desired, hosts=hosts))), *rest)
 
-    monkeypatch.setattr(planning, "inputs", wide)
+    monkeypatch.setattr(propose, "reckoned", lambda *given: reckoned(*given[:3], None, *given[4:]))
+    monkeypatch.setattr(planning, "make_plan", wide)
+    monkeypatch.setattr(planning, "check", lambda *given, **named: ())
     assert found("S10", of=divided)
