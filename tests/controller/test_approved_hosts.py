@@ -257,3 +257,22 @@ def test_rows_and_packs_of_an_older_controller_are_read() -> None:
     assert authority.proof is None
     assert to_data(authority) == said
     assert Warrant.__dataclass_fields__["decision"].default is None
+
+
+def test_what_hosts_would_not_believe_any_more_is_no_bar_to_repair_that_is_allowed(desk: Desk) -> None:
+    """It was started there once by an approval that carries nothing since; repair by itself needs none."""
+    proposed(desk)
+    plan = desk.proposal()
+    desk.apply(plan)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    desk.commit({"policies/mode.yaml": AUTOMATIC})
+    desk.settle(2)
+    warrants(desk, approvals=(desk.fleet.approval(plan, desk.now, tree=None),))
+    for agent in desk.fleet.agents.values():
+        if agent.room.residencies:
+            agent.room.residencies.clear()
+            agent.room.bump()
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    assert refused(desk) == []

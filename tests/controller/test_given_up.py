@@ -430,3 +430,17 @@ def test_an_apply_whose_replica_is_given_up_is_over_and_holds_no_lock(fleet: Fle
     assert desk.ready() == ["coder/1", "zoo/1"]
     assert desk.book().applies[-1].outcome == "done"
     desk.controller.close()
+
+
+def test_repair_that_is_allowed_goes_on_when_the_class_that_placed_it_is_allowed_no_more(fleet: Fleet) -> None:
+    """Its warrant lasts a day, and carries nothing now: what was started there once is repair all the same."""
+    fleet.begin(**{"profiles.d/coder.yaml": HERE, "policies/mode.yaml": AUTOMATIC})
+    desk = Desk(fleet)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    desk.commit({"policies/mode.yaml": mode("{mode: automatic, automatic: {allow: [repair]}}")})
+    desk.settle(2)
+    loses(desk)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    desk.controller.close()

@@ -112,7 +112,7 @@ def _authority(rights: Rights, action: Action, report: HostReport | None) -> Aut
         ending = _to_end(rights, action, report, _worn_out)
         return ending if isinstance(ending, No) else _given(rights, ending, action)
     warrant = _to_start(rights, replica)
-    if (warrant is None or _worn_out(rights, replica, warrant)) and _restores(rights, action):
+    if _restores(rights, action) and (warrant is None or _carries_not(rights, replica, warrant)):
         no = _shut(rights, action, ActionClass.REPAIR)
         return no or Authority(kind=AuthorityKind.STANDING, action_class=ActionClass.REPAIR, approvals=())
     if warrant is None:
@@ -192,7 +192,7 @@ def may_start(rights: Rights, a: Assignment) -> No | None:
     if warrant is None:
         no: No | None = No(GO416.code, f"{a.replica}: nobody has decided this yet, it waits for a plan")
     else:
-        no = _over(rights, a.replica, warrant) or _not_standing(rights, a.replica, warrant)
+        no = _carries_not(rights, a.replica, warrant)
     return None if no is None or _restored(rights, a) else no
 
 
@@ -313,6 +313,11 @@ def _worn_out(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None
     if rights.now_ms < warrant.until_ms:
         return None
     return No(GO416.code, f"{replica}: the authority of its plan has ended, it waits for a new one: gridops plans list")
+
+
+def _carries_not(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None:
+    """Why nothing can be started by a warrant now, whatever lasts of it."""
+    return _over(rights, replica, warrant) or _not_standing(rights, replica, warrant)
 
 
 def _over(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None:
