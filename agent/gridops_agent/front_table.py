@@ -5,12 +5,15 @@ Called by the shell with each new memory. A residency whose key cannot be read i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gridops.base.codes import host as codes
 from gridops.base.errors import GridopsError
 from gridops.model.snapshot import ResidencyState
 from gridops_agent.alarms import Alarms
 from gridops_agent.core.state import Held, Host
 from gridops_agent.doors import Doors
+from gridops_agent.engines.base import Door
 from gridops_agent.front import Away, Route, Table
 from gridops_agent.hands import Hands
 
@@ -20,22 +23,31 @@ _AWAY = (ResidencyState.OFFLOADED, ResidencyState.WARMING)
 
 def table_of(host: Host, doors: Doors, hands: Hands, alarms: Alarms) -> Table:
     """The whole table."""
-    routes = tuple(r for held in host.held.values() if (r := _route(held, doors, alarms)) is not None)
-    return Table(
-        routes=routes + hands.routes(routes),
-        away=tuple(Away(h.profile, h.serves) for h in host.held.values() if h.applied and h.state in _AWAY),
-        keys=host.last_word.keys,
-    )
+
+    def door(held: Held) -> Door | None:
+        try:
+            return doors.door(held)
+        except GridopsError as error:  # somebody changed the key file: nothing can be asked of this engine any more
+            alarms.warn(codes.NOT_OURS.code, error.message, about=held.replica)
+            return None
+
+    routes = ways(host, door)
+    return table(host, routes + hands.routes(routes))
 
 
-def _route(held: Held, doors: Doors, alarms: Alarms) -> Route | None:
-    if held.state not in _SERVING:
-        return None
-    try:
-        door = doors.door(held)
-    except GridopsError as error:  # somebody changed the key file: nothing can be asked of this engine any more
-        alarms.warn(codes.NOT_OURS.code, error.message, about=held.replica)
-        return None
+def table(host: Host, routes: tuple[Route, ...]) -> Table:
+    """The table with these routes."""
+    away = tuple(Away(h.profile, h.serves) for h in host.held.values() if h.applied and h.state in _AWAY)
+    return Table(routes=routes, away=away, keys=host.last_word.keys)
+
+
+def ways(host: Host, door_of: Callable[[Held], Door | None]) -> tuple[Route, ...]:
+    """A route to each residency that serves, or is being drained, and has a door."""
+    return tuple(r for held in host.held.values() if (r := _route(held, door_of)) is not None)
+
+
+def _route(held: Held, door_of: Callable[[Held], Door | None]) -> Route | None:
+    door = door_of(held) if held.state in _SERVING else None
     if door is None:
         return None
     return Route(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from gridops.base.errors import Bug, Failed, Refusal
-from gridops.base.ids import CommitId, HostId, ScopeName
+from gridops.base.ids import CommitId, HostId, ProfileName, ScopeName
 from gridops.base.record import from_bytes
 from gridops.controller.core import rows as r
 from gridops.controller.core.intend import Found
@@ -25,6 +25,7 @@ from gridops.controller.writer import Lost, Stuck
 from gridops.files.projection import PlanBranch
 from gridops.lab.agenda import Agenda, MachineClock
 from gridops.lab.broken import Broken
+from gridops.lab.callers import ready_in
 from gridops.lab.dice import Dice
 from gridops.lab.disk import Authority, Journal, Platter
 from gridops.lab.options import Options
@@ -97,6 +98,8 @@ class Head:
         self.planning: Planning | None = None
         self.asleep: list[Controller] = []
         self.kind = False
+        self.said: dict[HostId, frozenset[ProfileName]] = {}
+        """Who said to serve what, in the newest heartbeat that was heard."""
         self._dice = Dice(around.options.seed, "controller")
         self._soon = False
         self._read: object = None
@@ -123,6 +126,7 @@ class Head:
         self.current = controller
         self.planning = Planning(controller, _no_git, _at_once)
         self._read = None
+        self.said.clear()
         around.trace.add("controller", f"begins with term {controller.writer.term.counter}")
         if look:
             self.guarded(controller, self._look)
@@ -210,6 +214,8 @@ class Head:
             return
         if answered is None:
             return
+        if self.around.options.ask_every_ms:
+            self.said[host] = ready_in(text)
         self.around.down(host, answered.directive)
         if answered.news and not self._soon:
             self._soon = True

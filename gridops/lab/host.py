@@ -15,6 +15,7 @@ from gridops.base.ids import DeviceId, Digest, EngineName, HostId
 from gridops.base.record import to_bytes
 from gridops.lab.agenda import Agenda, MachineClock
 from gridops.lab.broken import Broken
+from gridops.lab.callers import LabFront
 from gridops.lab.dice import Dice
 from gridops.lab.disk import Ledger
 from gridops.lab.lines import Lines
@@ -109,6 +110,9 @@ class LabHost:
         self.host = self.ledger.kept
         self.lines = Lines()
         self.work = Work(self)
+        self.front = LabFront(self)
+        self.ending: set[Digest] = set()
+        """Residencies that were told to end, whatever became of it."""
         self.away = False
         """It has said that it goes to sleep."""
         self._asleep_until_ms = 0
@@ -242,7 +246,7 @@ class LabHost:
 
     def _begin(self) -> None:
         self.up = True
-        self.lines, self.work = Lines(), Work(self)
+        self.lines, self.work, self.front = Lines(), Work(self), LabFront(self)
         self._waiting = self._news = False
         kept = self.ledger.kept
         if kept.commands:
@@ -350,6 +354,11 @@ class LabHost:
             endpoint=f"https://{self.name}.example:8443",
             front_cert="0" * 64,
         )
+
+    def asked(self, model: str, takes_ms: int) -> None:
+        """A request came to the front, if the agent is there to hear it."""
+        if self.up and self.around.agenda.now_ms >= self._asleep_until_ms:
+            self.front.asked(model, takes_ms)
 
     def say(self, what: str) -> None:
         self.around.trace.add(self.name, what)

@@ -84,6 +84,8 @@ class Options:
     """Somebody who may push, and lies: rewinds, unsigned commits, older documents. Only with signed commits."""
     thief_ppm: int = 0
     """Of directives: who holds the controller's key puts older documents of trust in."""
+    ask_every_ms: int = 0
+    """Somebody asks a model; 0: nobody ever does."""
     scopes: int = 1
     """Hosts and models by turns in so many scopes, each with its own mode, budgets and plans."""
     strike: int = 0
@@ -166,7 +168,9 @@ def draw(seed: int) -> Options:
 def _with_more(drawn: Options) -> Options:
     """What came later has streams of its own, so that most seeds stay what they were."""
     scopes = min(2, drawn.hosts, drawn.profiles) if Dice(drawn.seed, "options: scopes").happens(200_000) else 1
-    drawn = replace(drawn, scopes=scopes)
+    asks = Dice(drawn.seed, "options: callers")
+    ask_every_ms = asks.one_of((500, 2_000)) if asks.happens(200_000) else 0
+    drawn = replace(drawn, scopes=scopes, ask_every_ms=ask_every_ms)
     dice = Dice(drawn.seed, "options: trust")
     if not dice.happens(250_000):
         return drawn
@@ -192,6 +196,7 @@ def draw_talk(seed: int) -> Options:
         hosts=dice.between(1, 3),
         laptops=0,
         catalog=False,
+        ask_every_ms=0,
         signed_commits=False,
         scopes=1,
         renew_every_ms=0,

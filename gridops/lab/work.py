@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gridops.base.codes import host as codes
 from gridops.base.errors import Failed
 from gridops.base.ids import Digest
+from gridops.lab.broken import Broken
 from gridops.lab.lines import Lines, Names, names_of, residency
 from gridops.lab.procs import Process
 from gridops.model.action import Drain, Evict, Load, Unload, Warm
@@ -121,6 +122,7 @@ class Work:
             self._end(body, Outcome.SUCCEEDED, fetched=None if there else size)
 
     def _drain(self, body: Digest, drain: Drain) -> Steps:
+        self._at.ending.add(drain.incarnation)
         agenda, process = self._at.around.agenda, self._at.processes.of(drain.incarnation)
         if process is not None and self._at.dice.happens(300_000):
             process.busy_ms = agenda.now_ms + self._at.dice.between(100, 8_000)
@@ -135,6 +137,8 @@ class Work:
 
     def _busy(self, body: Digest) -> bool:
         process = self._at.processes.of(body)
+        if process is not None and self._at.front.in_flight(body):
+            return True
         return process is not None and process.busy_ms > self._at.around.agenda.now_ms
 
     def _unload(self, body: Digest, unload: Unload) -> Steps:
@@ -144,13 +148,21 @@ class Work:
                 self._end(body, Outcome.FAILED, codes.WORK_IN_FLIGHT.code)
                 return
             self._at.tell(Stopping(unload.incarnation, ()))
+        self._at.ending.add(unload.incarnation)
         yield self._at.dice.between(*STOP_MS)
+        if held is not None and not unload.force and held.state is not ResidencyState.FAILED:
+            self._cuts_nobody_off(unload)
         if not self._gone(unload.incarnation):
             if held is not None:
                 self._at.tell(Stuck(unload.incarnation, codes.RELEASE_STUCK.code, "it does not end"))
             self._end(body, Outcome.FAILED, codes.RELEASE_STUCK.code)
             return
         self._end(body, Outcome.SUCCEEDED)
+
+    def _cuts_nobody_off(self, unload: Unload) -> None:
+        process, front = self._at.processes.of(unload.incarnation), self._at.front
+        if process is not None and front.in_flight(unload.incarnation):
+            raise Broken("S14", f"{self._at.name} ends {unload.replica} and cuts callers off")
 
     def _gone(self, body: Digest) -> bool:
         process = self._at.processes.of(body)

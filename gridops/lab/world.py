@@ -13,6 +13,7 @@ from gridops.base.ids import ScopeName
 from gridops.controller.core.given_up import given_up
 from gridops.controller.service import Controller
 from gridops.lab.broken import Broken
+from gridops.lab.callers import Callers
 from gridops.lab.head import Head
 from gridops.lab.head import Surroundings as HeadSurroundings
 from gridops.lab.host import SIGNED_CONTEXT
@@ -32,6 +33,8 @@ class World(Stage):
         self.people = People(self.repository, self.keys, self.head)
         self.nemesis.every(self.options.commit_every_ms, self.people.change_their_minds)
         self.nemesis.every(self.options.apply_after_ms, self.people.look, always=True)
+        callers = Callers(self.options, self.hosts, self.head)
+        self.nemesis.every(self.options.ask_every_ms, callers.ask, always=True)
         if self.repository.forge is not None:
             pusher = Pusher(self.repository, self.repository.forge, self.keys, self)
             self.nemesis.every(self.options.renew_every_ms, self.people.renew)

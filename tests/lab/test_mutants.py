@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gridops.controller import lineage, planning
+from gridops.controller import lineage, models, planning
 from gridops.controller.core import apply, catalogs, fold, propose, rows
 from gridops.controller.core.state import State
 from gridops.controller.service import Controller
@@ -17,6 +17,7 @@ from gridops.footprint import ledger
 from gridops.lab import disk, host, strikes, work
 from gridops.lab.options import Options, calm, draw, draw_talk
 from gridops.lab.run import run
+from gridops.model.snapshot import ResidencyState
 from gridops.planner import actions, check
 from gridops.planner import signed as signed_by
 from gridops.planner.budgets import Circumstances
@@ -25,6 +26,7 @@ from gridops.protocol.messages import GrantMode
 from gridops.trust import line, release
 from gridops.trust.approval import judge
 from gridops.trust.root import RoleName
+from gridops_agent import front_table
 
 SEEDS = 40
 
@@ -78,6 +80,11 @@ def pushed(seed: int) -> Options:
 def divided(seed: int) -> Options:
     """Two scopes, each with a host and a model of its own."""
     return replace(draw(seed), scopes=2, hosts=2, profiles=2, automatic=True)
+
+
+def asked(seed: int) -> Options:
+    """Callers ask often, of models that change often."""
+    return replace(changing(seed), ask_every_ms=200, apply_after_ms=1_000)
 
 
 def lying(seed: int) -> Options:
@@ -277,3 +284,27 @@ def test_a_plan_that_reaches_into_another_scope_is_noticed(monkeypatch: pytest.M
     monkeypatch.setattr(planning, "make_plan", wide)
     monkeypatch.setattr(planning, "check", lambda *given, **named: ())
     assert found("S10", of=divided)
+
+
+def test_a_front_that_lets_callers_in_while_it_drains_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    route = front_table._route
+
+    def open_(*given: Any) -> Any:
+        found = route(*given)
+        return None if found is None else replace(found, admitting=True)
+
+    monkeypatch.setattr(front_table, "_route", open_)
+    assert found("S14", of=asked)
+
+
+def test_a_status_that_calls_what_drains_ready_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    standing = models._standing
+
+    def ready(*given: Any) -> Any:
+        return {
+            replica: [(host, replace(residency, state=ResidencyState.READY)) for host, residency in found]
+            for replica, found in standing(*given).items()
+        }
+
+    monkeypatch.setattr(models, "_standing", ready)
+    assert found("S14", of=asked)
