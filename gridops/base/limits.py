@@ -65,6 +65,9 @@ CATALOG_ENTRIES = 1_024
 CATALOG_LIST = 256
 """Names in one list of an entry: files, arguments, values, builds."""
 APPROVALS_PER_REQUEST = 32
+APPROVALS_KEPT = 256
+"""Approvals whose signature is not verified again in each pass while their targets are in force. Double: a few MB more;
+half: 128 scopes of one approver each."""
 GRANTS_PER_DIRECTIVE = 16
 RECEIPTS_PER_REQUEST = 64
 ALARMS = 32
@@ -131,6 +134,10 @@ PLANS_IN_MEMORY = 200
 LAUNCHES_KEPT = 4_096
 """Launches of which the digest is remembered: each pass and each heartbeat asks for those of all replicas. Double: a
 few MB more for models that one controller does not carry; half: a launch of a large fleet is written again."""
+WISHES_KEPT = 4_096
+"""Actions of which the key is remembered: each pass asks for those of all that is to be done or is under way. Double: a
+few MB more for a change of more hosts than one controller carries; half: a change of a whole fleet is digested again in
+each pass."""
 DIGESTS_KEPT = 20_000
 DIGESTS_KEPT_BYTES = 64 << 20
 """Of canonical JSON whose records are held so that their digests need not be made again; in memory a record takes a

@@ -103,18 +103,17 @@ def steady_ms(last_ms: int, wall_ms: int) -> int:
 
 def _clock_agrees(told_ms: int, wall_ms: int, floor_ms: int) -> None:
     apart = abs(told_ms - wall_ms)
-    said, here = render_instant(told_ms), render_instant(wall_ms)
     if apart > limits.CLOCK_DISAGREE_MS:
         raise Refusal(
             CLOCK_DISAGREES.code,
             f"the controller's clock is {render_ms(apart)} away from this host's",
-            evidence=(f"controller: {said}", f"this host:  {here}"),
+            evidence=(f"controller: {render_instant(told_ms)}", f"this host:  {render_instant(wall_ms)}"),
             hints=("set both clocks right (NTP), then restart the side that was wrong",),
         )
     if floor_ms - told_ms > limits.ISSUED_AHEAD_MS:
         raise Refusal(
             CLOCK_DISAGREES.code,
             f"the controller's clock is {render_ms(floor_ms - told_ms)} behind what the controller said before",
-            evidence=(f"now:    {said}", f"before: {render_instant(floor_ms)}"),
+            evidence=(f"now:    {render_instant(told_ms)}", f"before: {render_instant(floor_ms)}"),
             hints=("set the controller's clock right; a rotated controller key (new epoch) starts time anew",),
         )

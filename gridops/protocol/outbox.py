@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 from gridops.base import limits
 from gridops.base.canon import digest
@@ -97,8 +98,9 @@ def new_outbox(fleet: Digest, host: HostId, host_key: str) -> Outbox:
     )
 
 
+@lru_cache(maxsize=limits.WISHES_KEPT)
 def action_key(action: Action) -> str:
-    """Two actions with the same key are the same wish, whatever plan or pass they come from."""
+    """Two actions with the same key are the same wish, whatever plan or pass they come from. Each pass asks again."""
     wish: dict[str, object] = {"kind": action.kind, "host": action.host, "replica": action.replica}
     match action:
         case Load():

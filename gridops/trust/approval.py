@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from gridops.base import limits
@@ -167,7 +168,7 @@ def _valid(text: str, chain: RootChain, binding: Binding, now_ms: int) -> _Count
 def _signed(text: str, chain: RootChain) -> _Counted:
     """An approval or rejection by the person whose key signed it. Raises Refusal GO413 or GO414."""
     try:
-        approval, opened = envelope.open_record(Approval, text, kind="approval", keys=chain.keys(RoleName.APPROVER))
+        approval, opened = _opened(text, chain.keys(RoleName.APPROVER))
     except Refusal as error:
         if error.code != BAD_SIGNATURE.code:
             raise Refusal(GO413.code, f"an approval cannot be read: {error.message}") from error
@@ -180,6 +181,12 @@ def _signed(text: str, chain: RootChain) -> _Counted:
         holder = chain.holder(opened.signers[0])
         raise Refusal(GO414.code, f"an approval by {approval.approver} is signed with the key of {holder}")
     return _Counted(approval, key, text)
+
+
+@lru_cache(maxsize=limits.APPROVALS_KEPT)
+def _opened(text: str, keys: tuple[PublicKey, ...]) -> tuple[Approval, envelope.Opened]:
+    """What these keys signed, whenever it is asked: each pass asks for all that carries the targets in force."""
+    return envelope.open_record(Approval, text, kind="approval", keys=keys)
 
 
 def _require_bound(approval: Approval, binding: Binding) -> None:

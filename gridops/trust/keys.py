@@ -178,6 +178,7 @@ def namespace(kind: str) -> str:
     return f"gridops.{kind}.v1"
 
 
+@lru_cache(maxsize=limits.KEYS_KEPT)
 def parse_key(text: str) -> PublicKey:
     """A public key from its written form (an OpenSSH line may carry a comment). Raises ValueError with a sentence."""
     words = text.strip().split()
