@@ -26,9 +26,10 @@ from gridops.protocol import outbox as outboxes
 from gridops.protocol import receipts as statements
 from gridops.protocol.alarm import Alarm
 from gridops.protocol.fence import Cancel, Execute, Reject, Repeat, Voided
-from gridops.protocol.messages import Body, GrantMode, Outcome, Receipt, Term
+from gridops.protocol.messages import Body, Grant, GrantMode, Outcome, Receipt, Term
 from gridops.protocol.open import open_heartbeat, open_receipt
 from gridops.protocol.pulse import Pulse, beat
+from gridops.trust.keys import MachineSigner
 from tests.protocol import build
 
 SOMETIMES: Counter[str] = Counter()
@@ -62,6 +63,10 @@ class Host:
 
 
 class Spine(RuleBasedStateMachine):
+    FINAL = frozenset({"unapproved"})
+    """Codes with which a command is refused for good."""
+    PASSING = frozenset({"stale_term", "gap", "expired", "not_yet", "stale_session"})
+
     def __init__(self) -> None:
         super().__init__()
         self.host = Host()
@@ -81,6 +86,7 @@ class Spine(RuleBasedStateMachine):
     @initialize(standing=st.booleans())
     def root(self, standing: bool) -> None:
         self.chain = build.CHAIN if standing else build.NO_STANDING
+        self.host_chain = self.chain
         self.standing = standing
         self.a_round_goes_well(act=False, lost=False)
 
@@ -277,16 +283,19 @@ class Spine(RuleBasedStateMachine):
 
     def _send(self, outbox: outboxes.Outbox, term: Term) -> None:
         for grant in outboxes.grants_due(outbox, term, self.now):
-            self.down.append(build.sealed(grant))
+            self.down.append(build.sealed(grant, self.signer(term)))
+
+    def signer(self, term: Term) -> MachineSigner:
+        return build.CONTROLLER
 
     def _obey(self, term: Term, acked: int) -> None:
         """A directive that is no replay: the nonce sees to that, so only who sends it is in question."""
         self.host.heard += 1
         if term.rank < self.obeyed:
             with pytest.raises(Refusal, match="stale_term"):
-                fences.raise_term(self.host.fence, term, self.chain)
+                fences.raise_term(self.host.fence, term, self.host_chain)
             return
-        self.host.fence = fences.raise_term(self.host.fence, term, self.chain)
+        self.host.fence = fences.raise_term(self.host.fence, term, self.host_chain)
         self.obeyed = self.host.fence.term.rank
         answer = statements.acknowledge(self.host.receipts, acked)
         assert not isinstance(answer, Alarm)
@@ -308,17 +317,23 @@ class Spine(RuleBasedStateMachine):
         for receipt in receipts if said.term == self.term else ():
             self.outbox = outboxes.settle(self.outbox, open_receipt(receipt, KEY))
 
+    def stands(self, fresh: bool) -> fences.Standing:
+        return fences.Standing(self.now, fresh, self.host_chain, statements.owed_count(self.host.receipts))
+
+    def accepted(self, grant: Grant) -> None:
+        """What must be true of a command when it is accepted."""
+
     def _examine(self, text: str, *, fresh: bool) -> None:
         host, before = self.host, self.host.fence
         host.heard += fresh  # grants come inside of directives
-        how = fences.Standing(self.now, fresh, self.chain, statements.owed_count(host.receipts))
-        ruling = fences.examine(before, text, how)
+        ruling = fences.examine(before, text, self.stands(fresh))
         SOMETIMES[ruling.code if isinstance(ruling, Reject) else type(ruling).__name__.lower()] += 1
         match ruling:
             case Execute(grant, after):
                 assert grant.mode is GrantMode.EXECUTE
                 assert fresh
                 assert grant.term.rank >= self.obeyed
+                self.accepted(grant)
                 host.fence = after
                 host.intents[digest_of(grant.body)] = (grant.body, grant.term)
             case Voided(grant, after):
@@ -327,13 +342,13 @@ class Spine(RuleBasedStateMachine):
                 host.finish(digest_of(grant.body), Outcome.VOIDED)
             case Reject(code, _, True, grant, after):
                 assert grant is not None
-                assert code == "unapproved"
+                assert code in self.FINAL
                 host.fence = after
                 host.intents[digest_of(grant.body)] = (grant.body, grant.term)
                 host.finish(digest_of(grant.body), Outcome.REFUSED, code)
             case Reject(code, _, False, _, after):
                 assert after is before
-                assert code in {"stale_term", "gap", "expired", "not_yet", "stale_session"}
+                assert code in self.PASSING
             case Cancel(body, _):
                 if isinstance(host.intents[body][0].action, Load) and body not in host.acted:
                     host.finish(body, Outcome.VOIDED)
