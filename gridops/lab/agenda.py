@@ -39,14 +39,23 @@ class Agenda:
 
 
 class MachineClock:
-    """The two clocks of one machine: virtual time, and a wall that may be set wrong."""
+    """The two clocks of one machine: they may go too fast, and the wall may be set wrong or stand still."""
 
-    def __init__(self, agenda: Agenda) -> None:
+    def __init__(self, agenda: Agenda, drift_ppm: int = 0) -> None:
         self._agenda = agenda
+        self._drift_ppm = drift_ppm
         self.wrong_ms = 0
+        self._stands: tuple[int, int] | None = None
+        """Until when, and at what."""
 
     def wall_ms(self) -> int:
-        return EPOCH_MS + self._agenda.now_ms + self.wrong_ms
+        if self._stands is not None and self._agenda.now_ms < self._stands[0]:
+            return self._stands[1]
+        return EPOCH_MS + self.monotonic_ms() + self.wrong_ms
 
     def monotonic_ms(self) -> int:
-        return self._agenda.now_ms
+        return self._agenda.now_ms + self._agenda.now_ms * self._drift_ppm // 1_000_000
+
+    def stand(self, for_ms: int) -> None:
+        """The wall clock stands still for so long; 0: it goes again."""
+        self._stands = (self._agenda.now_ms + for_ms, self.wall_ms()) if for_ms else None

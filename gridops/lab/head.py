@@ -100,6 +100,9 @@ class Head:
         self.kind = False
         self.said: dict[HostId, frozenset[ProfileName]] = {}
         """Who said to serve what, in the newest heartbeat that was heard."""
+        self.twins: list[Controller] = []
+        """Those awake that do not know yet that another has taken over."""
+        self._twins = Dice(around.options.seed, "twins")
         self._dice = Dice(around.options.seed, "controller")
         self._soon = False
         self._read: object = None
@@ -167,6 +170,15 @@ class Head:
         """It goes on as if nothing had been, and must find at its first write that another has taken over."""
         self.around.trace.add("controller", f"term {sleeper.writer.term.counter} wakes up")
         self.asleep.remove(sleeper)
+        if self._twins.happens(self.around.options.twins_ppm):
+            self.twins.append(sleeper)
+            self.around.agenda.after(self._twins.between(*AWAY_MS), lambda: self._writes(sleeper))
+        else:
+            self._writes(sleeper)
+
+    def _writes(self, sleeper: Controller) -> None:
+        if sleeper in self.twins:
+            self.twins.remove(sleeper)
         succeeded = self.platter.term != sleeper.writer.term
         try:
             sleeper.commit((r.Started(version="awake again"),), sleeper.now())
@@ -203,6 +215,8 @@ class Head:
 
     def receive(self, host: HostId, text: str) -> None:
         """A beat came up the wire."""
+        for twin in tuple(self.twins):
+            self._twin_hears(twin, host, text)
         controller = self.current
         if controller is None:
             return
@@ -220,6 +234,15 @@ class Head:
         if answered.news and not self._soon:
             self._soon = True
             self.around.agenda.after(SOON_MS, self._pass)
+
+    def _twin_hears(self, twin: Controller, host: HostId, text: str) -> None:
+        """Whoever does not know yet that another has taken over answers too; what it would write ends it."""
+        try:
+            answered = twin.beat(from_bytes(Beat, text.encode()))
+        except (Refusal, Crashed, Lost):
+            return  # it tries to write before long
+        self.around.trace.saw("two controllers answered")
+        self.around.down(host, answered.directive)
 
     def _tick(self) -> None:
         self._pass()

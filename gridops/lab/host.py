@@ -95,7 +95,8 @@ class LabHost:
         self.around = around
         self.dice = Dice(seed, f"host {name}")
         self.signer = signer_of(name)
-        self.clock = MachineClock(around.agenda)
+        drift_ppm = options.clock_drift_ppm
+        self.clock = MachineClock(around.agenda, drift_ppm if name in options.host_names[::2] else -drift_ppm)
         self.processes = Processes(around.agenda, options, Dice(seed, f"processes {name}"))
         self.cached: set[Digest] = set()
         self.ledger = Ledger(

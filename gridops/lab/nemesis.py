@@ -41,6 +41,7 @@ class Nemesis:
         self.every(options.sleep_every_ms, lambda: dice.one_of(all_).sleep(dice.between(*SLEEP_MS)))
         self.every(options.engine_death_every_ms, lambda: self._kill(dice.one_of(all_)))
         self.every(options.clock_step_every_ms, lambda: self._step_clock(hosts, head))
+        self.every(options.freeze_every_ms, lambda: self._freeze_clock(hosts, head))
 
     def every(self, every_ms: int, do: Callable[[], None], *, always: bool = False) -> None:
         """About so often, until everything heals or for ever; 0: never."""
@@ -62,9 +63,11 @@ class Nemesis:
         self._net.heal()
         head.kind = True
         head.clock.wrong_ms = 0
+        head.clock.stand(0)
         for host in hosts.values():
             host.ledger.crash_ppm = 0
             host.clock.wrong_ms = 0
+            host.clock.stand(0)
             host.processes.settle()
             host.wake()
             if not host.up:
@@ -88,3 +91,8 @@ class Nemesis:
         clock = head.clock if who is None else hosts[who].clock
         clock.wrong_ms = by_ms
         self._trace.add(who or "controller", f"the wall clock is {by_ms} ms off")
+
+    def _freeze_clock(self, hosts: Mapping[HostId, LabHost], head: Head) -> None:
+        for_ms, who = self._dice.between(*CUT_MS), self._dice.one_of((None, *hosts))
+        (head.clock if who is None else hosts[who].clock).stand(for_ms)
+        self._trace.add(who or "controller", f"the wall clock stands still for {for_ms} ms")

@@ -84,6 +84,20 @@ class Options:
     """Somebody who may push, and lies: rewinds, unsigned commits, older documents. Only with signed commits."""
     thief_ppm: int = 0
     """Of directives: who holds the controller's key puts older documents of trust in."""
+    forger_ppm: int = 0
+    """Of directives: who holds the controller's key makes something of them that must be refused (`lab.forger`)."""
+    twins_ppm: int = 0
+    """Of the controllers that wake beside their successors: hosts hear both for a while before it writes."""
+    disk_error_ppm: int = 0
+    """Of the durable steps: the disk says no, and whoever wanted it goes on or ends."""
+    bad_commit_ppm: int = 0
+    """Of the commits: a file in them is wrong."""
+    storm_every_ms: int = 0
+    """Many commits within a second."""
+    clock_drift_ppm: int = 0
+    """The clocks of hosts go faster or slower by this."""
+    freeze_every_ms: int = 0
+    """The wall clock of one machine stands still for a while."""
     ask_every_ms: int = 0
     """Somebody asks a model; 0: nobody ever does."""
     scopes: int = 1
@@ -170,7 +184,7 @@ def _with_more(drawn: Options) -> Options:
     scopes = min(2, drawn.hosts, drawn.profiles) if Dice(drawn.seed, "options: scopes").happens(200_000) else 1
     asks = Dice(drawn.seed, "options: callers")
     ask_every_ms = asks.one_of((500, 2_000)) if asks.happens(200_000) else 0
-    drawn = replace(drawn, scopes=scopes, ask_every_ms=ask_every_ms)
+    drawn = _with_rare(replace(drawn, scopes=scopes, ask_every_ms=ask_every_ms))
     dice = Dice(drawn.seed, "options: trust")
     if not dice.happens(250_000):
         return drawn
@@ -191,6 +205,9 @@ def draw_talk(seed: int) -> Options:
     return replace(
         drawn,
         talk=True,
+        disk_error_ppm=0,
+        bad_commit_ppm=0,
+        storm_every_ms=0,
         chaos_ms=60_000,
         heal_ms=150_000,
         hosts=dice.between(1, 3),
@@ -209,6 +226,27 @@ def draw_talk(seed: int) -> Options:
         clock_step_every_ms=0 if restored else drawn.clock_step_every_ms,
         # Its machine was replaced: nobody who slept there wakes up beside it.
         zombie_ppm=0 if restored else drawn.zombie_ppm,
+    )
+
+
+def _with_rare(drawn: Options) -> Options:
+    """Faults that a third of the fleets meet at all, and then some of them."""
+    dice = Dice(drawn.seed, "options: rare")
+    if not dice.happens(333_000):
+        return drawn
+
+    def sometimes(*values: int) -> int:
+        return dice.one_of(values) if dice.happens(450_000) else 0
+
+    return replace(
+        drawn,
+        forger_ppm=sometimes(20_000, 100_000),
+        twins_ppm=sometimes(500_000, 1_000_000),
+        disk_error_ppm=sometimes(5_000, 30_000),
+        bad_commit_ppm=sometimes(100_000, 300_000),
+        storm_every_ms=sometimes(40_000, 90_000),
+        clock_drift_ppm=sometimes(5_000, 50_000),
+        freeze_every_ms=sometimes(30_000, 90_000),
     )
 
 

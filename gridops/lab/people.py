@@ -39,6 +39,7 @@ from gridops.trust.root import TRUST, genesis, seal_root, walk
 MIRA = PersonName("mira")
 HEADER = "apiVersion: gridops/v1\nkind: "
 CONTEXTS = (1024, 2048, 4096)
+STORM = 10
 MODES = ("observe", "recommend", "automatic")
 VOLUNTARY = ("rebalance", "rollout", "scale_down", "remove")
 """What counts against the budget of disruptions, where there is one."""
@@ -97,9 +98,11 @@ class Repository:
         """Where the branch stands."""
         return self.forge.tip if self.forge is not None else self.line[-1]
 
-    def commit(self, subject: str) -> None:
-        """What stands now becomes the newest commit."""
-        files = self._files()
+    def commit(self, subject: str, *, bad: bool = False) -> None:
+        """What stands now becomes the newest commit; a bad one has a file that cannot be meant."""
+        files = self._files() | (
+            {"profiles.d/slip.yaml": f"{HEADER}Profile\nname: slip\nreplicas: many\n"} if bad else {}
+        )
         if self.forge is not None:
             raw = {path: text.encode() if isinstance(text, str) else text for path, text in files.items()}
             self.forge.tip = self.forge.commit(raw, self.line[-1:], subject, self._keys.person)
@@ -108,11 +111,12 @@ class Repository:
         name = CommitId(hashlib.sha256(f"{self.options.seed}/{len(self.line) + 1}".encode()).hexdigest()[:40])
         tree = MemoryTree(files)
         checked, (mode, drains, _) = check(tree), load_tightening(tree)
-        if checked.intent is None:
+        if checked.intent is None and not bad:
             raise Bug(f"the lab's own files are wrong: {[str(p) for p in checked.problems]}")
-        intent = replace(checked.intent, commit=name, subject=subject, dirty=False)
+        intent = checked.intent and replace(checked.intent, commit=name, subject=subject, dirty=False)
+        problems = tuple(str(p) for p in checked.problems if p.severity == "error")
         catalog = self.catalogs[-1] if self.catalogs else None
-        found = Found(name, subject, "mira", intent, (), mode, drains, (self.roots[0],), catalog=catalog)
+        found = Found(name, subject, "mira", intent, problems, mode, drains, (self.roots[0],), catalog=catalog)
         self._read = {name: found}
         self.line.append(name)
 
@@ -245,6 +249,7 @@ class People:
         self._fleet = genesis(keys.root).fleet
         self._dice = Dice(repository.options.seed, "people")
         self._scopes = Dice(repository.options.seed, "scopes")
+        self._slips = Dice(repository.options.seed, "slips")
         self._renewals = Dice(repository.options.seed, "renewals")
 
     def change_their_minds(self) -> None:
@@ -268,8 +273,18 @@ class People:
             host = dice.one_of(repository.hosts)
             repository.drains ^= {host}
             what = f"drain of {host} {'begins' if host in repository.drains else 'ends'}"
-        repository.commit(what)
-        self._say(what)
+        bad = self._slips.happens(repository.options.bad_commit_ppm)
+        repository.commit(what, bad=bad)
+        self._say(what + (", with a slip" if bad else ""))
+
+    def storm(self) -> None:
+        """Somebody's script commits and commits."""
+        for n in range(STORM):
+            self._head.around.agenda.after(n * 90, self._hurry)
+
+    def _hurry(self) -> None:
+        if not self.calm:
+            self.change_their_minds()
 
     def renew(self) -> None:
         """Documents of trust have a life of their own."""

@@ -15,6 +15,7 @@ from gridops.lab.agenda import Agenda
 from gridops.lab.auditor import Auditor
 from gridops.lab.broken import Broken
 from gridops.lab.dice import Dice
+from gridops.lab.forger import Forger
 from gridops.lab.head import Head
 from gridops.lab.head import Surroundings as HeadSurroundings
 from gridops.lab.host import LabHost, Surroundings
@@ -47,6 +48,7 @@ class Stage(ABC):
         self.keys = Keys.made(signed_commits=options.signed_commits)
         self.repository = repository = Repository(options, self.keys)
         self._thief = Thief(repository, self.keys, self.trace)
+        self._forger = Forger(options, self.keys.machine, self.trace)
         self.strikes = strikes = Strikes(options)
         self._look_ms = 0
         self._quiet: tuple[int, int] | None = None
@@ -160,6 +162,7 @@ class Stage(ABC):
 
     def _heal(self) -> None:
         self.nemesis.heal(self.hosts, self.head)
+        self.strikes.heal()
         self.calm_down()
 
     def _at_rest(self) -> bool:
@@ -176,4 +179,6 @@ class Stage(ABC):
         return self._quiet is not None and now_ms - self._quiet[0] >= self.quiet_ms
 
     def _down(self, host: HostId, text: str) -> None:
-        self.net.send(host, False, self._thief.passes_on(text), self.hosts[host].hear)
+        if not self.nemesis.healed:
+            text = self._forger.passes_on(host, self._thief.passes_on(text))
+        self.net.send(host, False, text, self.hosts[host].hear)

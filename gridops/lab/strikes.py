@@ -12,7 +12,10 @@ from dataclasses import replace
 from enum import IntEnum
 
 from gridops.base.errors import Failed
+from gridops.lab.dice import Dice
 from gridops.lab.options import Options
+
+FULL = "no space is left on this disk"
 
 
 class Crashed(Exception):
@@ -42,6 +45,8 @@ class Strikes:
         self.over = False
         """From then on nothing is struck, nor counted."""
         self._at: dict[int, How] = {}
+        self._error_ppm = options.disk_error_ppm if options is not None else 0
+        self._dice = Dice(options.seed if options is not None else 0, "disk errors")
         if options is not None and options.strike:
             self._at[options.strike] = How(options.strike_how)
             if options.strike_again:
@@ -57,12 +62,18 @@ class Strikes:
             case How.BEFORE:
                 raise Crashed(written=False)
             case How.ERROR:
-                raise Failed("no space is left on this disk")
+                raise Failed(FULL)
             case How.AFTER:
                 write()
                 raise Crashed(written=True)
+            case _ if self._error_ppm and self._dice.happens(self._error_ppm):
+                raise Failed(FULL)
             case _:
                 write()
+
+    def heal(self) -> None:
+        """Disks have room from now on."""
+        self._error_ppm = 0
 
 
 def every(story: Options, steps: int) -> Iterator[Options]:

@@ -33,6 +33,7 @@ class World(Stage):
         self.people = People(self.repository, self.keys, self.head)
         self.nemesis.every(self.options.commit_every_ms, self.people.change_their_minds)
         self.nemesis.every(self.options.apply_after_ms, self.people.look, always=True)
+        self.nemesis.every(self.options.storm_every_ms, self.people.storm)
         callers = Callers(self.options, self.hosts, self.head)
         self.nemesis.every(self.options.ask_every_ms, callers.ask, always=True)
         if self.repository.forge is not None:
