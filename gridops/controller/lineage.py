@@ -70,7 +70,7 @@ def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:
             survey(objects, tree)
     except Refusal as refusal:
         return Line(base.commit, tip, refusal=refusal)
-    return Line(base.commit, tip, at.signers)
+    return Line(base.commit, tip, at.signers, at.catalog)
 
 
 def signer_of(checkout: Checkout, commit: CommitId) -> RoleKey:

@@ -16,10 +16,12 @@ from gridops.base.codes import commits as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import CommitId, PersonName
 from gridops.trust.commit import Commit, signed_by
+from gridops.trust.release import NONE_KNOWN, KnownCatalog, take
 from gridops.trust.root import TRUST, RoleKey, RootChain, walk
 
 _ROOT = re.compile(r"root/([1-9][0-9]{0,4})\.json")
-_BESIDE = frozenset({"draft.json", "catalog.json", "README.md"})
+_CATALOG = "catalog.json"
+_BESIDE = frozenset({"draft.json", _CATALOG, "README.md"})
 """What may stand in policies/trust beside the root documents. Who reads one of them judges it there."""
 
 
@@ -33,6 +35,8 @@ class Position:
     """Texts of the root documents from 1 on."""
     signers: tuple[PersonName, ...] = ()
     """Who signed the commits behind it, since the line began; sorted."""
+    catalog: KnownCatalog = NONE_KNOWN
+    """The newest catalog that stood in a tree on the way, and held there."""
 
     @property
     def signed(self) -> bool:
@@ -48,6 +52,8 @@ class Line:
     """The commit accepted before; None where there was none, and the line began where commits began to be signed."""
     tip: CommitId
     signers: tuple[PersonName, ...] = ()
+    catalog: KnownCatalog = NONE_KNOWN
+    """The newest catalog on the way: the last commit may hold no older one, whoever saw what lay between."""
     refusal: Refusal | None = None
     """Why the line does not lead to the tip."""
 
@@ -75,7 +81,20 @@ def follow(at: Position, step: Step) -> Position:
         entry = signed_by(commit, at.chain, chain)
         _within(commit, entry, step.changed)
         signers = tuple(sorted({*signers, entry.holder}))
-    return replace(at, commit=commit.id, chain=chain, roots=roots, signers=signers)
+    catalog = _catalog(at.catalog, chain, step.trust)
+    return replace(at, commit=commit.id, chain=chain, roots=roots, signers=signers, catalog=catalog)
+
+
+def _catalog(known: KnownCatalog, chain: RootChain, trust: Mapping[str, bytes] | None) -> KnownCatalog:
+    """What is known of catalogs after this tree. One that does not hold, or is older, says nothing: the next commit
+    may mend it, and whoever judges the last one refuses it there."""
+    raw = trust.get(_CATALOG) if trust is not None else None
+    if raw is None:
+        return known
+    try:
+        return take(known, chain, raw.decode("utf-8"))
+    except (Refusal, UnicodeDecodeError):
+        return known
 
 
 def restricted(chain: RootChain) -> bool:

@@ -25,12 +25,15 @@ from gridops.trust import amend
 from gridops.trust.approval import Approval, seal_approval
 from gridops.trust.approved import tree_of
 from gridops.trust.line import Line
+from gridops.trust.release import seal_catalog
 from gridops.trust.root import RoleName
 from tests.attacks.desk import JON, SignedDesk
 from tests.builders.commits import unsigned
 from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, OBSERVE, POLICIES, FakeClock, profile
+from tests.trust import catalogs
 
 DRAIN = "apiVersion: gridops/v1\nkind: Drain\nhost: alpha\nreason: somebody says so\n"
+CATALOG = "policies/trust/catalog.json"
 BROKEN = {"profiles.d/coder.yaml": "kind: Nonsense\n"}
 
 
@@ -378,3 +381,26 @@ def test_a_remote_is_fetched_and_judged_as_the_checkout_is(signed: SignedDesk, t
     assert code() == "commit_unsigned"
     desk.writer.git("update-ref", "refs/heads/main", f"{desk.force}~1")
     assert code() == "commit_rewound"
+
+
+def test_a_catalog_that_nobody_looked_at_counts_as_seen_once_it_lies_on_the_line(signed: SignedDesk) -> None:
+    """The controller was away when people pushed it: an older one above it, by whoever may commit, is refused too."""
+    desk = signed
+    one, two, three = (
+        seal_catalog(catalogs.catalog(desk.fleet.chain.fleet, version=n), desk.fleet.person) for n in (1, 2, 3)
+    )
+    desk.writer.push({CATALOG: one}, desk.mira)
+    desk.look()
+    before = desk.force
+    assert desk.state.catalog is not None
+    desk.writer.push({CATALOG: two}, desk.mira)
+    desk.writer.push({CATALOG: "{}"}, desk.mira)  # what does not hold says nothing
+    desk.writer.push({CATALOG: one}, desk.mira)
+    desk.look()
+    assert desk.force == before
+    assert desk.state.refused is not None
+    assert "catalog 1 came, and version 2 is the least that counts here" in "; ".join(desk.state.refused.problems)
+    desk.writer.push({CATALOG: three}, desk.mira)
+    desk.look()
+    assert desk.force == desk.writer.tip
+    assert desk.state.catalog.version == 3

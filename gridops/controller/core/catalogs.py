@@ -7,6 +7,8 @@ go. Must never decide what a catalog admits: that is `trust.catalog`, for contro
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from gridops.base.codes.protocol import OLD_CATALOG
 from gridops.base.codes.trust import BAD_CATALOG
 from gridops.base.errors import Refusal
@@ -23,13 +25,19 @@ from gridops.trust.root import RootChain
 FILE = "policies/trust/catalog.json"
 
 
-def in_force(state: State, chain: RootChain, texts: tuple[str, ...], text: str | None) -> Released | None:
-    """The catalog that a commit leaves in force, None for none. `texts`: the root documents that it brings.
+def in_force(
+    state: State, chain: RootChain, texts: tuple[str, ...], text: str | None, passed: str | None = None
+) -> Released | None:
+    """The catalog that a commit leaves in force, None for none. `texts`: the root documents that it brings. `passed`:
+    the newest catalog of the commits between, which counts as seen although nobody went by it.
 
     Raises Refusal for one that does not hold, is older than the one before, or is gone while one is asked for.
     """
     known = KnownCatalog(state.catalog.version, state.catalog.text) if state.catalog is not None else NONE_KNOWN
     chain, known = walked(chain, known, texts)
+    if passed is not None:
+        with suppress(Refusal):
+            known = take(known, chain, passed)
     if chain.root.catalog == 0:
         return None
     least = demanded(known, chain)

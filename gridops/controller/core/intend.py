@@ -74,7 +74,9 @@ def judge_commit(state: State, chain: RootChain, found: Found) -> Judged:
         where = "" if _off_line(chain, found) is not None else "policies/trust/root: "
         problems.insert(0, f"{where}{refusal}")
     try:
-        released = in_force(state, chain, found.roots[len(state.roots) :], found.catalog) if advanced else None
+        passed = found.line.catalog.text if found.line is not None else None
+        texts = found.roots[len(state.roots) :]
+        released = in_force(state, chain, texts, found.catalog, passed) if advanced else None
     except Refusal as refusal:
         problems, advanced = [f"{FILE}: {refusal}", *(p for p in problems if not p.startswith(FILE))], None
     if advanced is not None and found.line is None and advanced.root.signed_commits:
