@@ -20,6 +20,7 @@ from gridops.controller.core.evidence import proven, steps_of
 from gridops.controller.core.going import Going, artifact
 from gridops.controller.core.learned import RETRIABLE, RETRIES, kind_of, named, tried
 from gridops.controller.core.observe import fresh, seen, unseen_success
+from gridops.controller.core.precedence import Queue, queue_of
 from gridops.controller.core.rights import No, Rights, may_issue, mends, not_the_last, still_right
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
@@ -74,6 +75,17 @@ class Pass:
     @cached_property
     def wished(self) -> frozenset[str]:
         return frozenset(self.key(step.action) for step in self.steps)
+
+    @cached_property
+    def queue(self) -> Queue:
+        """Who might give a turn up, as it was when the pass began to queue."""
+        own = (
+            (host, entry)
+            for host, outbox in self.outboxes.items()
+            for entry in ob.open_entries(outbox)
+            if entry.body.scope == self.rights.scope and fresh(self.soft, self.roster, host, self.rights.now_ms)
+        )
+        return queue_of(self.target, own)
 
     @cached_property
     def proven(self) -> frozenset[str]:
@@ -132,6 +144,7 @@ def reconcile(rights: Rights, soft: Soft, roster: Roster) -> Outcome:
         steps=steps,
     )
     _take_back(turn)
+    _ = turn.queue  # before anything is queued in this pass
     for step in steps:
         _consider(turn, step)
     return Outcome(tuple(turn.rows), tuple(dict.fromkeys(turn.held)), steps, turn.queued)
@@ -284,7 +297,8 @@ def _over_limit(turn: Pass, action: Action, what: str) -> str | None:
     # Repair never waits for optional work: only other repair counts before it. What one device does is never shared.
     counts = turn.going.beside(action, repair=mends(turn.rights, action))
     if counts.in_scope >= turn.limits.concurrent:
-        return f"{what} waits: {counts.in_scope} of {counted(turn.limits.concurrent, 'command')} under way"
+        under_way = f"{what} waits: {counts.in_scope} of {counted(turn.limits.concurrent, 'command')} under way"
+        return f"{under_way}{_make_way(turn, action)}"
     if isinstance(action, Load):
         here, same = counts.fetching[action.host], counts.artifacts[artifact(action)]
         if here >= turn.limits.transfers_per_host:
@@ -298,6 +312,20 @@ def _over_limit(turn: Pass, action: Action, what: str) -> str | None:
     if mine and busy >= turn.limits.per_device:
         return f"{what} waits for {counted(busy, 'command')} on its devices"
     return None
+
+
+def _make_way(turn: Pass, action: Action) -> str:
+    """A step that may go has its turn from who serves a lower class and was not heard of; with words on it."""
+    if not isinstance(action, Load | Warm) or errand(action) is not None:
+        return ""
+    if isinstance(may_issue(turn.rights, action, turn.report(action.host)), No):
+        return ""
+    if not turn.queue.takes_what_comes():
+        found = turn.queue.first_to_yield(action.profile, repair=mends(turn.rights, action))
+        if found is None:
+            return ""
+        _void(turn, found[0], found[1].body.seq, f"{action.profile} is more important, and no turn was free")
+    return ", and one that no host has heard of gives its turn up"
 
 
 def devices_of(action: Action, report: HostReport | None) -> frozenset[DeviceId]:

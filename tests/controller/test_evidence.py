@@ -1,0 +1,82 @@
+"""What an end rests on is looked at again when its host hears of it, and has to hold for a while longer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gridops.base.ids import HostId
+from gridops.controller.core.evidence import margin_ms
+from gridops.model.snapshot import ResidencyState
+from gridops.protocol import outbox as ob
+from tests.controller.fleet import Desk, Fleet, profile
+from tests.controller.test_reconcile import WIDE, held, open_kinds, started
+
+
+def drain_of_one_of_two(fleet: Fleet) -> tuple[Desk, HostId, HostId]:
+    """A drain was queued while two served, and its host has not heard of it. The victim, and who shall serve on."""
+    desk = started(fleet, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle()
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.pass_()
+    assert open_kinds(desk) == ["drain"]
+    victim = next(h for h, b in desk.state.hosts.items() if ob.open_entries(b.outbox))
+    return desk, victim, next(n for n in desk.fleet.agents if n != victim)
+
+
+def drains(desk: Desk) -> int:
+    return len([k for _, k, _ in desk.executed() if k == "drain"])
+
+
+def test_an_end_is_looked_at_again_in_the_moment_in_which_it_goes(fleet: Fleet) -> None:
+    """The survivor's newest word came between the last pass and the victim's poll: it serves no more."""
+    desk, victim, survivor = drain_of_one_of_two(fleet)
+    room = desk.fleet.agents[survivor].room
+    room.residencies = {k: replace(v, state=ResidencyState.FAILED) for k, v in room.residencies.items()}
+    room.bump()
+    desk.beat(survivor)
+    desk.beat(victim)
+    assert drains(desk) == 0
+    assert desk.fleet.agents[victim].replicas()
+    desk.controller.close()
+
+
+@pytest.mark.parametrize(("late_ms", "goes"), [(-500, True), (500, False)])
+def test_who_serves_instead_must_be_good_for_longer_than_an_answer_takes(
+    fleet: Fleet, late_ms: int, goes: bool
+) -> None:
+    desk, victim, survivor = drain_of_one_of_two(fleet)
+    stale_ms = desk.controller.roster.desired.planning.heartbeat.stale_after_ms
+    desk.clock.pass_by(1_000)
+    desk.beat(survivor)
+    desk.clock.pass_by(stale_ms - margin_ms(stale_ms) + late_ms)
+    heard = desk.controller.soft.hosts
+    # The victim itself was heard all the while.
+    heard[victim] = replace(heard[victim], report=replace(heard[victim].report, observed_ms=desk.now))
+    desk.beat(victim)
+    assert drains(desk) == (1 if goes else 0)
+    desk.settle()
+    assert len(desk.ready()) == 1, "once it is heard again, it goes on"
+    desk.controller.close()
+
+
+def test_an_end_that_would_not_go_is_not_queued_only_to_be_withdrawn(fleet: Fleet) -> None:
+    desk = started(fleet, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle()
+    assert desk.ready() == ["coder/1", "coder/2"]
+    stale_ms = desk.controller.roster.desired.planning.heartbeat.stale_after_ms
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.pass_()
+    victim = next(h for h, b in desk.state.hosts.items() if ob.open_entries(b.outbox))
+    desk.clock.pass_by(stale_ms - margin_ms(stale_ms) + 500)
+    desk.beat(victim)
+    desk.beat(victim)
+    desk.pass_()
+    numbers = desk.state.hosts[victim].outbox.head.seq
+    for _ in range(5):
+        desk.beat(victim)
+        desk.pass_()
+    assert desk.state.hosts[victim].outbox.head.seq == numbers
+    assert "who serves instead has to be heard again first" in held(desk)
+    desk.controller.close()
