@@ -13,13 +13,13 @@ from gridops.model.policy import ActionClass
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Authority, AuthorityKind
 from gridops.protocol.outbox import Entry
-from tests.controller.fleet import POLICIES, Desk, Fleet, profile
+from tests.controller.fleet import POLICIES, SHA, Desk, Fleet, profile
 from tests.controller.test_reconcile import WIDE, held, slow, started
 from tests.protocol import build as b
 
 
-def of_class(name: str, priority: int) -> str:
-    return profile(name) + f"priority: {priority}\n"
+def of_class(name: str, priority: int, sha: str = SHA) -> str:
+    return profile(name, sha=sha) + f"priority: {priority}\n"
 
 
 def one_turn(fleet: Fleet, **files: str) -> Desk:
@@ -58,7 +58,7 @@ def test_what_may_run_or_is_as_important_keeps_its_turn(fleet: Fleet, why: str) 
     if why == "it was delivered":
         desk.settle(2)
     priority = 500 if why == "it was delivered" else 10
-    desk.commit({"profiles.d/urgent.yaml": of_class("urgent", priority)})
+    desk.commit({"profiles.d/urgent.yaml": of_class("urgent", priority, "b" * 64)})
     desk.pass_()
     assert asked_for(desk) == ["execute load coder/1"]
     desk.controller.close()
