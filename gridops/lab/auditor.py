@@ -56,6 +56,8 @@ class Auditor:
         self._open: dict[Digest, Body] = {}
         """Commands without a final receipt, withdrawn ones too: until its host says so, nothing is over."""
         self._voided: set[tuple[HostId, int]] = set()
+        self.done: set[Digest] = set()
+        """Commands that were carried out."""
         self._drained: set[Digest] = set()
         self._serving = Serving(hosts)
 
@@ -92,6 +94,8 @@ class Auditor:
         if row.kind is AuthorityKind.APPROVAL and not any(_speaks(text, row.plan, at_ms) for text in row.approvals):
             raise Broken("S10", f"plan {row.plan.id} is in force by people, and nobody approved it at that moment")
         self._stays_inside(row.plan)
+        if any(body.scope == scope and body.plan != plan_digest(row.plan) for body in self._open.values()):
+            self._trace.saw("a plan was superseded while it was carried out")
         self._targets[scope] = row.plan
         launches = {a.replica: a.launch for a in row.plan.placement}
         said = {(d.profile, launches[d.replica]) for d in row.plan.decisions if d.cost.dip and d.replica in launches}
@@ -186,6 +190,8 @@ class Auditor:
         """What a batch of runs must have met at all."""
         if not receipt.final:
             return
+        if receipt.outcome is Outcome.SUCCEEDED:
+            self.done.add(receipt.body)
         if (receipt.host, receipt.seq) in self._voided:
             won = receipt.outcome is Outcome.VOIDED
             self._trace.saw("a withdrawal came in time" if won else "a withdrawal came too late")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gridops.base.ids import Digest, HostId
-from gridops.base.record import from_bytes, to_bytes
+from gridops.base.record import digest_of, from_bytes, to_bytes
 from gridops.lab.dice import Dice
 from gridops.lab.options import Options
 from gridops.lab.trace import Trace
@@ -34,6 +34,8 @@ class Forger:
         self._dice = Dice(options.seed, "forger")
         self._directives: dict[HostId, str] = {}
         self._grants: list[str] = []
+        self.spoilt: set[Digest] = set()
+        """Commands that came with a grant whose time was over."""
 
     def passes_on(self, host: HostId, envelope: str) -> str:
         """A directive on its way to a host."""
@@ -78,6 +80,7 @@ class Forger:
         grants = said.grants or tuple(self._grants[-1:])
         change = self._dice.one_of(changes)
         forged = [change(from_bytes(Grant, b64decode(json.loads(text)["payload"]))) for text in grants]
+        self.spoilt |= {digest_of(g.body) for g in forged if g.not_after_ms < said.now_ms}
         return self._sealed(replace(said, grants=tuple(seal("grant", to_bytes(g), self._machine) for g in forged)))
 
     def _loose(self, payload: bytes) -> str:

@@ -16,6 +16,7 @@ from gridops.base.ids import CommitId, HostId, ProfileName, ScopeName
 from gridops.base.record import from_bytes
 from gridops.controller.core import rows as r
 from gridops.controller.core.intend import Found
+from gridops.controller.core.soft import ScopeSoft
 from gridops.controller.lineage import Base
 from gridops.controller.planning import Planning
 from gridops.controller.project import Place
@@ -197,6 +198,8 @@ class Head:
     def _gone(self, why: Exception) -> None:
         self.around.trace.add("controller", f"is gone: {why}")
         self.around.trace.saw("controller crash")
+        if isinstance(why, Crashed):
+            self.around.trace.saw(f"a crash at a commit that was {why}")
         self.current = self.planning = None
         self.around.agenda.after(0 if self.kind else self._dice.between(*AWAY_MS), self.begin)
 
@@ -273,6 +276,14 @@ class Head:
                 if not drive(planning.consider(scope)):
                     break
             controller.reconcile(scope)
+            self._met(controller.soft.scope(scope))
+
+    def _met(self, soft: ScopeSoft) -> None:
+        """What is held back, and by what."""
+        if any("disruptions[" in why for why in soft.held):
+            self.around.trace.saw("a budget held something back")
+        if any(": drain on " in why and " to be ready" in why for why in soft.waits):
+            self.around.trace.saw("the last one that serves was kept until another did")
 
     def _look(self) -> None:
         tip = self.around.tip()

@@ -307,7 +307,8 @@ class People:
             return
         if not self.calm and self._dice.happens(self.repository.options.late_approval_ppm):
             late = self._approval(plan, plan.reads, controller.now(), lasts_ms=-1)
-            self._ask("apply", plan=plan.id, approvals=(late,))
+            if not self._ask("apply", plan=plan.id, approvals=(late,)):
+                self._head.around.trace.saw("an approval was over when it came")
             return
         newest = controller.soft.scope(scope).candidate
         same = newest is not None and newest.decisions_digest == plan.decisions_digest
@@ -330,7 +331,8 @@ class People:
         )
         return seal_approval(approval, self._keys.person)
 
-    def _ask(self, verb: Verb, *, plan: PlanId, **fields: Any) -> None:
+    def _ask(self, verb: Verb, *, plan: PlanId, **fields: Any) -> bool:
+        """Whether the controller took it."""
         head = self._head
         controller, planning = head.current, head.planning
         assert controller is not None
@@ -351,12 +353,13 @@ class People:
             head.guarded(controller, lambda: drive(planning.operator(sealed)))
         except Busy as busy:
             self._say(f"{verb} has to wait: {busy.message}")
-            return
+            return False
         except Refusal as refusal:
             self._say(f"{verb} is refused: {refusal.code}")
             head.around.trace.saw(refusal.code)
-            return
+            return False
         self._say(f"{verb} {plan}")
+        return True
 
     def _say(self, what: str) -> None:
         self._head.around.trace.add("people", what)

@@ -119,6 +119,8 @@ class Stage(ABC):
         controller = self.head.current
         if controller is not None and controller.state.alarms and not self.excused():
             raise Broken("L4", "; ".join(sorted(controller.state.alarms)))
+        if self._forger.spoilt & self.auditor.done:
+            self.trace.saw("a grant was over, and given again")
         self.replayed()
 
     def whole(self) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,14 @@ def told() -> list[tuple[str, str]]:
     """Runs that once broke a rule, with one line of prose each."""
     lines = (line.rpartition(" | ") for line in SEEDS.read_text().splitlines() if line and not line.startswith("#"))
     return [(line, prose) for line, _, prose in lines]
+
+
+def worse(seed: int) -> Options:
+    """Everything that is rare, all at once, in a short run."""
+    rare = replace(draw(seed), chaos_ms=120_000, hosts=2 + seed % 2, profiles=2, disruptions=1, lying=0, host_mib=3072)
+    rare = replace(rare, forger_ppm=200_000, twins_ppm=1_000_000, zombie_ppm=500_000, controller_crash_ppm=20_000)
+    rare = replace(rare, ask_every_ms=1_000, late_approval_ppm=300_000, automatic=seed % 3 > 0, rollouts_ppm=500_000)
+    return replace(rare, signed_commits=True, pusher_every_ms=40_000, commit_every_ms=20_000, bad_commit_ppm=100_000)
 
 
 def words(ran: Ran) -> str:
@@ -62,6 +71,31 @@ def test_a_batch_of_the_talk_meets_what_a_batch_must_meet() -> None:
         "rebuilt",
         "stale_session",
     } <= seen
+
+
+def test_a_batch_in_worse_weather_meets_what_a_batch_must_meet() -> None:
+    """What hosts refuse (B5, checks 1 to 9), what holds plans back, and what overtakes what."""
+    runs = [run(worse(seed)) for seed in range(1, 31)]
+    broken = [ran for ran in runs if ran.broken is not None]
+    assert not broken, words(broken[0])
+    seen = {name for ran in runs for name in ran.tally}
+    refused = {"bad_envelope", "bad_signature", "wrong_kind", "not_canonical", "wrong_fleet", "wrong_host"}
+    refused |= {"wrong_host_key", "stale_term", "term_jump", "gap", "not_yet", "expired", "stale_session"}
+    assert refused <= seen, refused - seen
+    met = {
+        "a budget held something back",
+        "a caller was let in",
+        "a crash at a commit that was not written",
+        "a crash at a commit that was written",
+        "a grant was over, and given again",
+        "a plan was superseded while it was carried out",
+        "an approval was over when it came",
+        "the branch is rewound",
+        "the front says model_draining",
+        "the last one that serves was kept until another did",
+        "two controllers answered",
+    }
+    assert met <= seen, met - seen
 
 
 def test_the_same_seed_is_the_same_run_under_another_hash_seed() -> None:
