@@ -6,7 +6,6 @@ coming. Before a host has joined there is nothing to pin; then both sides prove 
 
 from __future__ import annotations
 
-import json
 import ssl
 from typing import Any
 
@@ -17,6 +16,7 @@ from gridops.base.errors import BadSetup, Refusal, Unreachable
 from gridops.base.record import Malformed, from_data, to_data
 from gridops.protocol.messages import Beat, JoinReply
 from gridops.trust.tls import pinned_client_context
+from gridops_agent.hearsay import document
 
 _TIMEOUT = httpx.Timeout(20.0, connect=5.0)
 _ANSWER_BYTES = limits.DIRECTIVE_BYTES * 2
@@ -83,7 +83,7 @@ class Controller:
         """Send a signed join request."""
         reply = (await self._ask("POST", "/v1/join", {"request": request})).get("reply")
         try:
-            return from_data(JoinReply, json.loads(reply) if isinstance(reply, str) else reply)
+            return from_data(JoinReply, document(reply) if isinstance(reply, str) else reply)
         except (Malformed, ValueError) as error:
             raise Unreachable(f"{self.url} did not answer as a controller does: {error}") from error
 
@@ -104,15 +104,12 @@ class Controller:
             kind = Foreign if _foreign(error) else Unreachable
             why = "another certificate than the pinned one" if kind is Foreign else str(error) or type(error).__name__
             raise kind(f"the controller at {self.url} does not answer: {why}") from error
-        try:
-            document = json.loads(raw)
-        except ValueError:
-            document = None
+        said = document(bytes(raw))
         if status != 200:
-            raise _refused(self.url, status, document)
-        if not isinstance(document, dict):
+            raise _refused(self.url, status, said)
+        if not isinstance(said, dict):
             raise Unreachable(f"{self.url} did not answer with JSON: is it a gridops controller?")
-        return document
+        return said
 
 
 def _foreign(error: BaseException | None) -> bool:

@@ -46,5 +46,10 @@ def measure(text: str) -> float | None:
     return value if 0 <= value < float("inf") else None
 
 
+def words(text: str) -> str:
+    """Somebody else's words as they may stand among ours: valid Unicode, whatever bytes they came from."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import aiohttp
 
@@ -185,18 +186,18 @@ class Run:
     async def _inference(self) -> str:
         if not self._bench.adapter.abilities.modalities & {"text", "embedding"}:
             return "run once while it was brought"
-        count = await self._ask(8)
-        if count < 1:
+        told = brought(await self._ask(8), self._embeds)
+        if told is None:
             raise _Stop("it answered with nothing")
-        return f"{count} {'tokens' if not self._embeds else 'numbers'}"
+        return told
 
     @property
     def _embeds(self) -> bool:
         args = {arg.name: arg.value for arg in self._bench.start.launch.args}
         return args.get("embeddings") == "true" or args.get("runner") == "pooling"
 
-    async def _ask(self, tokens: int) -> int:
-        """One real request: how much came back."""
+    async def _ask(self, tokens: int) -> Any:
+        """One real request, and what came back."""
         door = self._bench.door
         asked: dict[str, object] = {"model": door.alias}
         path = "embeddings" if self._embeds else "chat/completions"
@@ -214,9 +215,7 @@ class Run:
                     raise _Stop(f"HTTP {answer.status}: {str(said)[:200]}")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _Stop(f"no answer: {type(error).__name__}") from error
-        if self._embeds:
-            return len(said["data"][0]["embedding"])
-        return int((said.get("usage") or {}).get("completion_tokens") or len(str(said["choices"][0])))
+        return said
 
     async def _activity(self) -> str:
         adapter = self._bench.adapter
@@ -272,3 +271,17 @@ class Run:
         if await self._bench.adapter.listed(self._http, self._bench.door):
             raise _Stop("it is gone, and its port still lists the model")
         return "gone, and proved to be"
+
+
+def brought(said: Any, embeds: bool) -> str | None:
+    """How much an answer holds, as the engine itself counts it; None where it holds nothing."""
+    rows = said.get("data" if embeds else "choices") if isinstance(said, dict) else None
+    first = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+    if embeds:
+        vector = first.get("embedding")
+        return f"{len(vector)} numbers" if isinstance(vector, list) and vector else None
+    usage = said.get("usage") if isinstance(said, dict) else None
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    if type(tokens) is int and tokens > 0:
+        return f"{tokens} tokens"
+    return "an answer, and it does not say of how many tokens" if first else None

@@ -69,7 +69,7 @@ class Client:
     def _read(self, status: int, raw: bytes, path: str) -> Any:
         try:
             body = json.loads(raw)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Unreachable(f"controller {self.url}{path}: answered {status}, but not in JSON") from None
         if status < 400:
             return body

@@ -213,6 +213,38 @@ def test_a_compressed_answer_is_not_taken_for_the_file(desk: Desk, origin: Origi
     assert origin.asked[0].headers["accept-encoding"] == "identity"
 
 
+HOSTILE: dict[str, Trick] = {
+    "a redirect to half an address": Trick(status=302, headers={"Location": "http://["}),
+    "a redirect to no port": Trick(status=302, headers={"Location": "http://127.0.0.1:99999/m.gguf"}),
+    "a redirect to a name with a space": Trick(status=302, headers={"Location": "http://a b/m.gguf"}),
+    "a redirect to bytes": Trick(status=302, headers={"Location": "http://\xff\xfe/m.gguf"}),
+    "a redirect to nothing": Trick(status=302, headers={"Location": ""}),
+    "a redirect to a file": Trick(status=302, headers={"Location": "file:///etc/passwd"}),
+    "a redirect to a long name": Trick(status=302, headers={"Location": f"http://{'a' * 300}/m.gguf"}),
+    "later, in other digits": Trick(status=503, headers={"Retry-After": "\xb2"}),
+    "later, in very many digits": Trick(status=503, headers={"Retry-After": "9" * 5_000}),
+    "words that are no words": Trick(status=404, headers={"X-Error-Message": "\xff\xfe\xed\xa0\x80"}),
+    "a validator of bytes": Trick(headers={"ETag": '"\xff\xfe"'}, cut_after=HALF),
+    "an encoding of bytes": Trick(headers={"Content-Encoding": "\xff"}),
+    "a type of bytes": Trick(headers={"Content-Type": "text/plain; charset=\xff"}),
+    "a range without end": Trick(status=206, headers={"Content-Range": f"bytes 0-{'9' * 30}/*"}),
+    "a range of other digits": Trick(status=206, headers={"Content-Range": "bytes \xb2-3/4"}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_whatever_the_head_of_an_answer_says_the_file_is_right_or_refused_in_words(
+    desk: Desk, origin: Origin, name: str
+) -> None:
+    for always in (False, True):
+        origin.tricks, origin.answer = [] if always else [HOSTILE[name]], (lambda _: HOSTILE[name]) if always else None
+        try:
+            assert desk.fetch(wanted(origin)).read_bytes() == BODY
+        except Refusal as refusal:
+            refusal.message.encode("utf-8")
+            assert all(name.endswith(".part") for name in desk.left()), "what was not proved is not published"
+
+
 # -- redirects and secrets --------------------------------------------------------------------------------------------
 
 

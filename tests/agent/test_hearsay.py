@@ -26,6 +26,7 @@ from gridops_agent.keep.external import External
 from gridops_agent.keep.systemctl import Seen
 from gridops_agent.platform import macos_read
 from gridops_agent.platform.linux import Linux
+from gridops_agent.qualify import brought
 from gridops_agent.sensors.amd import names_amd_smi, names_rocm_smi
 from gridops_agent.sensors.idle import session_idle
 from tests.agent.test_amd import Tree
@@ -269,3 +270,17 @@ def test_an_engine_of_somebody_else_cannot_keep_its_host_from_being_heard(name: 
     seen = External("ollama", 7, "boot:1", None, ("ollama", "serve"), 11_434, lists)
     for residency in seen.residencies(" (not ours)"):
         to_bytes(residency)
+
+
+@given(st.one_of(st.data(), ODD), st.booleans())
+def test_what_a_qualification_says_was_brought_is_what_the_engine_counted(given_: Any, embeds: bool) -> None:
+    true = {"data": [{"embedding": [0.5, 0.25]}]} if embeds else {
+        "usage": {"completion_tokens": 8}, "choices": [{"message": {"content": "once"}}],
+    }  # fmt: skip
+    said = document(bent(true, given_)) if hasattr(given_, "draw") else given_
+    found = brought(said, embeds)
+    assert found is None or found.startswith("an answer") or int(found.split()[0]) in (
+        [len(said["data"][0]["embedding"])] if embeds else [said["usage"]["completion_tokens"]]
+    )  # fmt: skip
+    assert brought(true, embeds) == ("2 numbers" if embeds else "8 tokens")
+    assert brought({"choices": [{"text": "x" * 99}]}, False) == "an answer, and it does not say of how many tokens"

@@ -23,6 +23,7 @@ from gridops.base.codes import host as codes
 from gridops.base.ids import Digest
 from gridops_agent.artifacts.settings import Settings
 from gridops_agent.hearsay import count
+from gridops_agent.hearsay import words as plain_words
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -34,7 +35,7 @@ class Broken(Exception):
     """This try failed; another may not. `later_s`: how long the server asks to be left alone."""
 
     def __init__(self, words: str, later_s: float = 0.0) -> None:
-        super().__init__(words)
+        super().__init__(plain_words(words))
         self.later_s = later_s
 
 
@@ -46,7 +47,7 @@ class Hopeless(Exception):
     """This source cannot give the file, however often it is asked."""
 
     def __init__(self, code: Code, words: str, hint: str | None = None) -> None:
-        super().__init__(words)
+        super().__init__(plain_words(words))
         self.code = code
         self.hint = hint
 
@@ -150,7 +151,10 @@ class Wire:
             if answer.status not in _REDIRECTS or where is None:
                 return answer
             answer.close()
-            ask = _followed(ask, urljoin(ask.url, where))
+            try:
+                ask = _followed(ask, urljoin(ask.url, where))
+            except ValueError as error:  # half a bracket, or a port that is none
+                raise Hopeless(codes.BAD_SOURCE, f"{shown(ask.url)} redirects to what is no address") from error
         raise Hopeless(codes.FETCH_FAILED, f"{shown(ask.url)} redirects more than {limits.FETCH_REDIRECTS} times")
 
     async def _once(self, ask: Ask) -> ClientResponse:
@@ -237,7 +241,8 @@ def _reply(answer: ClientResponse, ask: Ask, size: int) -> Reply:
     where = shown(str(answer.url))
     _plain(answer)
     etag = answer.headers.get("ETag")
-    strong = etag if etag is not None and not etag.startswith("W/") and len(etag) <= 200 else None
+    # What cannot be sent back as it came is no validator.
+    strong = etag if etag is not None and not etag.startswith("W/") and len(etag) <= 200 and etag.isascii() else None
     if answer.status == 206:
         match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if match is None or int(match[1]) != ask.offset:
