@@ -236,8 +236,9 @@ HOSTILE: dict[str, Trick] = {
 def test_whatever_the_head_of_an_answer_says_the_file_is_right_or_refused_in_words(
     desk: Desk, origin: Origin, name: str
 ) -> None:
+    trick = HOSTILE[name]
     for always in (False, True):
-        origin.tricks, origin.answer = [] if always else [HOSTILE[name]], (lambda _: HOSTILE[name]) if always else None
+        origin.tricks, origin.answer = ([], lambda _: trick) if always else ([trick], None)
         try:
             assert desk.fetch(wanted(origin)).read_bytes() == BODY
         except Refusal as refusal:
