@@ -11,7 +11,7 @@ from base64 import b64decode
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gridops.base.ids import CommitId
+from gridops.base.ids import CommitId, PersonName
 from gridops.base.record import from_bytes, to_bytes
 from gridops.lab.agenda import EPOCH_MS
 from gridops.lab.dice import Dice
@@ -19,14 +19,16 @@ from gridops.lab.forge import Forge
 from gridops.lab.people import CATALOG, Keys, Repository
 from gridops.lab.trace import Trace
 from gridops.protocol.messages import Directive
+from gridops.trust.amend import added
 from gridops.trust.envelope import seal
 from gridops.trust.found import renewed_root
 from gridops.trust.keys import PersonSigner
-from gridops.trust.root import TRUST, genesis, seal_root, walk
+from gridops.trust.root import TRUST, RoleName, genesis, seal_root, walk
 
 if TYPE_CHECKING:
     from gridops.lab.stage import Stage
 
+JON = PersonName("jon")
 STRANGER = PersonSigner.from_seed(b"s" * 32)
 RIGHT_MS = (5_000, 40_000)
 """So soon people notice, and put the branch right."""
@@ -42,6 +44,7 @@ class Pusher:
         self._stage = stage
         self._agenda, self._trace = stage.agenda, stage.trace
         self._dice = Dice(repository.options.seed, "pusher")
+        self._stolen = Dice(repository.options.seed, "stolen roots")
 
     def push(self) -> None:
         """One wrong thing, until people put it right."""
@@ -99,10 +102,16 @@ class Pusher:
         self._forge.tip = self._repository.line[-1]
 
     def _own_root(self, files: dict[str, bytes]) -> dict[str, bytes]:
-        roots = self._repository.roots
+        """One that nobody signed who may; or one that people did sign, and that names the very key that brings it."""
+        roots, now_ms = self._repository.roots, EPOCH_MS + self._agenda.now_ms
         chain = walk(genesis(roots[0]), roots[1:])
-        own = renewed_root(chain, EPOCH_MS + self._agenda.now_ms)
-        return files | {f"{TRUST}root/{own.version}.json": seal_root(own, STRANGER).encode()}
+        if self._stolen.happens(500_000):
+            own = added(chain, JON, STRANGER.public, [RoleName.CHANGE], now_ms)
+            text = seal_root(own, self._keys.founder)
+        else:
+            own = renewed_root(chain, now_ms)
+            text = seal_root(own, STRANGER)
+        return files | {f"{TRUST}root/{own.version}.json": text.encode()}
 
 
 class Thief:

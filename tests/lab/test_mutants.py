@@ -25,6 +25,7 @@ from gridops.protocol import fence, outbox
 from gridops.protocol.messages import GrantMode
 from gridops.trust import line, release
 from gridops.trust.approval import judge
+from gridops.trust.commit import signed_by as signed_by_key
 from gridops.trust.root import RoleName
 from gridops_agent import front_table
 
@@ -69,6 +70,12 @@ def tardy(seed: int) -> Options:
 def signed(seed: int) -> Options:
     """People have signed what may run, and commit more than that."""
     return replace(draw(seed), catalog=True, rollouts_ppm=500_000, hosts=2, automatic=True)
+
+
+def doubled(seed: int) -> Options:
+    """Controllers wake and are heard beside their successors, and a thief makes of grants what he likes."""
+    often = replace(draw(seed), zombie_ppm=900_000, controller_crash_ppm=30_000, hosts=2, automatic=True)
+    return replace(often, twins_ppm=1_000_000, forger_ppm=200_000, commit_every_ms=20_000)
 
 
 def pushed(seed: int) -> Options:
@@ -263,6 +270,17 @@ def test_a_branch_that_goes_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_commit_that_nobody_signed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "signed_by", lambda commit, chain, ahead=None: chain.root.role(RoleName.CHANGE).keys[0])
     assert found("S12", of=pushed)
+
+
+def test_a_commit_that_is_judged_by_its_own_tree_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The documents that a commit brings say who may sign it."""
+    monkeypatch.setattr(line, "signed_by", lambda commit, chain, ahead: signed_by_key(commit, ahead))
+    assert found("S12", of=pushed)
+
+
+def test_a_host_that_obeys_an_earlier_term_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fence, "term_refused", lambda *given: None)
+    assert found("S4", of=doubled)
 
 
 def test_an_older_catalog_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,11 +98,14 @@ def test_a_batch_in_worse_weather_meets_what_a_batch_must_meet() -> None:
     assert met <= seen, met - seen
 
 
-def test_the_same_seed_is_the_same_run_under_another_hash_seed() -> None:
-    print_ = "from gridops.lab.options import draw; from gridops.lab.run import run; print(run(draw(7)).fingerprint)"
+@pytest.mark.parametrize("options", [draw(7), worse(4)], ids=["usual", "worse"])
+def test_the_same_seed_is_the_same_run_under_another_hash_seed(options: Options) -> None:
+    line = written(options)
+    way = "from gridops.lab.options import read; from gridops.lab.run import run"
+    print_ = f"{way}; print(run(read({line!r})).fingerprint)"
     env = {**os.environ, "PYTHONHASHSEED": "4711"}
     there = subprocess.run([sys.executable, "-c", print_], env=env, capture_output=True, text=True, check=True)
-    assert there.stdout.strip() == run(draw(7)).fingerprint
+    assert there.stdout.strip() == run(options).fingerprint
 
 
 @pytest.mark.parametrize("options", [draw(3), draw_talk(3)], ids=["full", "talk"])
