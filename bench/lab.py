@@ -98,6 +98,18 @@ def line(name: str, found: Sequence[Seed], two: float | None) -> str:
     )
 
 
+def beside(mine: Sequence[Seed], other: Sequence[Seed]) -> str:
+    """How much of the other's time it takes, for runs in which the same happened: a world may have grown."""
+    pairs = list(zip(mine, other, strict=True))
+    same = [(one.cpu_s, two.cpu_s) for one, two in pairs if one.fingerprint == two.fingerprint]
+    if not same:
+        return "no trace is the same as the other's"
+    whole = sum(one for one, _ in same) / sum(two for _, two in same)
+    middle = statistics.median(one / two for one, two in same)
+    words = f"{whole:.2f} of the other's CPU time in all, {middle:.2f} in the median"
+    return f"{words}, where the trace is the same: {len(same)} of {len(pairs)}"
+
+
 def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="bench.lab", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -118,11 +130,7 @@ def main(words: Sequence[str]) -> None:
             two = None if chosen.one else on_two(code, world, chosen.first, max(chosen.seeds // 2, 1))
             print(line(name, mine, two), flush=True)
         if len(found) == 2:
-            ratios = [mine.cpu_s / other.cpu_s for mine, other in zip(*found, strict=True)]
-            same = sum(mine.fingerprint == other.fingerprint for mine, other in zip(*found, strict=True))
-            mean = sum(seed.cpu_s for seed in found[0]) / sum(seed.cpu_s for seed in found[1])
-            print(f"{world}: {mean:.2f} of the other's CPU time in all, {statistics.median(ratios):.2f} in the median; "
-                  f"{same} of {len(ratios)} traces are the same")  # fmt: skip
+            print(f"{world}: {beside(*found)}")
     print(f"load average at the end: {', '.join(f'{part:.1f}' for part in os.getloadavg())}")
 
 

@@ -1,4 +1,4 @@
-"""Controller and hosts talking, and nothing else: no plans, no people. About ten times as fast as a whole fleet.
+"""Controller and hosts talking, and nothing else: no plans, no people. About five times as fast as a whole fleet.
 
 Commands come and are taken back by chance, journals are restored from old copies, and afterwards every command must
 have its outcome, no receipt may be owed, and no alarm be left that nobody caused.
