@@ -129,7 +129,7 @@ def _read(checkout: Checkout, commit: CommitId, base: Base, tight: Tight) -> Fou
     checked = check(tree)
     intent = checked.intent
     subject = checkout.subject(commit)
-    after = base.commit
+    before = tuple(known for known in (base.commit, base.beside) if known is not None)
     if intent is not None:
         intent = type(intent)(desired=intent.desired, commit=commit, subject=subject, dirty=False, marks=intent.marks)
     return Found(
@@ -143,7 +143,7 @@ def _read(checkout: Checkout, commit: CommitId, base: Base, tight: Tight) -> Fou
         drains=drains,
         roots=roots,
         catalog=catalog_text(tree),
-        descends=after is None or checkout.is_ancestor(after, commit),
+        descends=all(checkout.is_ancestor(known, commit) for known in before),
         line=line,
     )
 

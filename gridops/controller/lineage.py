@@ -34,6 +34,8 @@ class Base:
     commit: CommitId | None
     chain: RootChain
     roots: tuple[str, ...]
+    beside: CommitId | None = None
+    """What the note beside the journal names, where that is another one: a journal may be an older copy of itself."""
 
     @property
     def signed(self) -> bool:
@@ -61,6 +63,8 @@ def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:
     """The line from what is in force to a commit, and over what lies in the commit's folders. Never raises Refusal."""
     try:
         with checkout.objects() as objects:
+            if base.beside is not None:
+                _not_before(checkout, base.beside, tip)
             at, ahead = _beginning(checkout, objects, tip, base)
             tree = _tree_of(at.commit, _raw(objects, at.commit))
             for name, raw in zip(ahead, objects.each(ahead, "commit", limits.COMMIT_BYTES), strict=True):
@@ -89,17 +93,23 @@ def commits_between(checkout: Checkout, base: CommitId, tip: CommitId) -> tuple[
     """The first-parent commits after `base` up to `tip`, oldest first. Raises Refusal where `base` is not before it."""
     if base == tip:
         return ()
-    if not checkout.is_ancestor(base, tip):
-        if checkout.resolve(base) is not None and checkout.is_ancestor(tip, base):
-            what = f"commit {tip[:12]} lies before {base[:12]}, which was accepted"
-            raise Refusal(codes.COMMIT_REWOUND.code, what, subject=tip)
-        raise _off_line(base, tip)
+    _not_before(checkout, base, tip)
     most = limits.COMMITS_PER_INTAKE
     found = checkout.first_parents(tip, most + 1, f"^{base}")
     if len(found) > most:
         raise _too_many(tip)
     # Where a line was merged the wrong way round, the last commit before it is not `base`; the first step notices.
     return found
+
+
+def _not_before(checkout: Checkout, base: CommitId, tip: CommitId) -> None:
+    """Raise Refusal where a commit that was accepted is not behind the tip."""
+    if checkout.is_ancestor(base, tip):
+        return
+    if checkout.resolve(base) is not None and checkout.is_ancestor(tip, base):
+        what = f"commit {tip[:12]} lies before {base[:12]}, which was accepted"
+        raise Refusal(codes.COMMIT_REWOUND.code, what, subject=tip)
+    raise _off_line(base, tip)
 
 
 def _beginning(

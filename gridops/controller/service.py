@@ -164,7 +164,8 @@ class Controller:
         """What a new commit has to follow from: what is in force, or was when an earlier journal was lost."""
         accepted, kept = self.state.accepted, self.dir.accepted()
         commit = accepted.commit if accepted is not None else kept.commit if kept is not None else None
-        return Base(commit, self.soft.chain, tuple(self.state.roots))
+        beside = kept.commit if kept is not None and kept.commit != commit else None
+        return Base(commit, self.soft.chain, tuple(self.state.roots), beside)
 
     def found(self, commit: Found) -> int:
         """A commit was read: it becomes the intent, or is refused. Returns the number of rows."""
@@ -175,8 +176,10 @@ class Controller:
             self._trust(judged.chain, now_ms)
         accepted = self.state.accepted
         if accepted is not None and accepted.commit == commit.commit and commit.intent is not None:
-            # Also where it is no news: whoever took it in may have been gone before the rest of this was done.
-            self.dir.keep_accepted(Kept(commit=commit.commit, roots=tuple(self.state.roots)))
+            # Also where it is no news: whoever took it in may have been gone before the rest of this was done. Not
+            # where the journal is an older copy of itself: then the note knows more, and must go on to.
+            if judged.chain is not None or commit.descends:
+                self.dir.keep_accepted(Kept(commit=commit.commit, roots=tuple(self.state.roots)))
             self.soft.intent = commit.intent
             settled = enrol.settled(self.state, self.roster)
             self.commit(settled, now_ms)

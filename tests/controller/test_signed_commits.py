@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -404,3 +405,27 @@ def test_a_catalog_that_nobody_looked_at_counts_as_seen_once_it_lies_on_the_line
     desk.look()
     assert desk.force == desk.writer.tip
     assert desk.state.catalog.version == 3
+
+
+def test_a_journal_that_is_an_older_copy_of_itself_lets_no_branch_be_wound_back(signed: SignedDesk) -> None:
+    """The note beside it knows what was in force since, and goes on to whatever the branch shows meanwhile."""
+    desk = signed
+    older = desk.force
+    desk.writer.push({"README.md": "one\n"}, desk.mira)
+    desk.look()
+    newer, accepted = desk.force, desk.state.accepted
+    assert accepted is not None
+    desk.state.accepted = replace(accepted, commit=older)
+    desk.writer.git("update-ref", "refs/heads/main", older)
+    desk.look()
+    desk.writer.push({"README.md": "side\n"}, desk.mira)
+    desk.look()
+    assert desk.force == older
+    assert desk.state.off_line is not None
+    kept = desk.controller.dir.accepted()
+    assert kept is not None
+    assert kept.commit == newer
+    desk.writer.git("update-ref", "refs/heads/main", newer)
+    desk.writer.push({"README.md": "on\n"}, desk.mira)
+    desk.look()
+    assert desk.force == desk.writer.tip
