@@ -183,7 +183,7 @@ class Line:
     def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while part := one.recv(CHUNK):
-                deed = self._weather.next(TO_BYTES, 40)
+                deed = self._weather.next(TO_BYTES, 60)
                 if deed == "ended":
                     other.sendall(part[: len(part) // 2])
                     break

@@ -15,10 +15,17 @@ from pathlib import Path
 from gridops_agent.config import read_config, write_config
 from tests.agent.site import free_ports
 from tests.builders.tiny_gguf import write_tiny_gguf
-from tests.crash.between import Line, Middle, Weather
+from tests.crash.between import HONEST, Line, Middle, Weather
 from tests.crash.pair import AGENT, CONTROLLER, Pair, audit, founded, paired
 from tests.crash.storm import PROFILES, calmed, want
 from tests.crash.zygote import Nursery
+
+FEWEST = 6
+"""So much has to have happened before it counts: a host that was cut off waits a little before it speaks again."""
+
+
+def faults(weather: Weather) -> int:
+    return weather.done.total() - weather.done[HONEST]
 
 
 def blown(folder: Path, seconds: float, seed: int) -> tuple[Counter[str], str]:
@@ -52,8 +59,8 @@ def _lived(pair: Pair, weather: Weather, seconds: float, seed: int) -> None:
     pair.start(CONTROLLER)
     pair.start(AGENT)
     pair.until("the host is heard through it", lambda: pair.ready() >= 0)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    begun = time.monotonic()
+    while (passed := time.monotonic() - begun) < seconds or (faults(weather) < FEWEST and passed < 4 * seconds):
         want(pair, {name: dice.randrange(2) for name in PROFILES})
         pause = time.monotonic() + dice.uniform(1.0, 4.0)
         while time.monotonic() < pause:
