@@ -50,6 +50,13 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
         monkeypatch.setenv(name, value)
 
 
+def pytest_report_header() -> str:
+    """Which new seeds of the lab this run goes through."""
+    from tests.lab.fresh import header
+
+    return header()
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The root of this checkout."""

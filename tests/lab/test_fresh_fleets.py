@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gridops.lab.options import draw, written
+from gridops.lab.options import draw
 from gridops.lab.run import run
-from tests.lab.fresh import FLEETS, seeds
+from tests.lab.fresh import FLEETS, seeds, told
 
 
 @pytest.mark.parametrize("part", range(12))
 def test_every_rule_holds(part: int) -> None:
     for seed in seeds(FLEETS, 5, part):
         ran = run(draw(seed))
-        assert ran.broken is None, f"{ran.broken}\nfor tests/lab/seeds.txt: {written(ran.options)} | what was wrong"
+        assert ran.broken is None, told(ran)
