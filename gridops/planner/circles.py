@@ -12,8 +12,13 @@ from gridops.planner.puzzle import Puzzle
 
 def deadlocked(puzzle: Puzzle) -> bool:
     """Do pieces wait for each other's places in a circle?"""
+    return bool(stuck(puzzle))
+
+
+def stuck(puzzle: Puzzle) -> list[int]:
+    """Pieces that never come up where they are to stand, since they wait for each other's places."""
     if not puzzle.moved:
-        return False
+        return []
     pieces, at = puzzle.pieces, puzzle.at
     moves = {
         n: (s, home)
@@ -27,7 +32,7 @@ def deadlocked(puzzle: Puzzle) -> bool:
     tight = {home.host for _, home in moves.values() if room.lacks(home)}
     waiting = sorted(n for host in tight for n in puzzle.on[host] if at[n] is not pieces[n].home)
     if not waiting:
-        return False
+        return []
     for n in waiting:
         if (spot := at[n]) is not None:
             room.give(spot, 1)
@@ -35,6 +40,25 @@ def deadlocked(puzzle: Puzzle) -> bool:
         if spot.host not in tight:
             room.give(home, 1)
     return room.stuck(waiting, moves)
+
+
+def untie(puzzle: Puzzle, tied: list[int]) -> None:
+    """Let these stand where they stood, if there is room for them, and the others where it is left."""
+    pieces, kinds = puzzle.pieces, puzzle.kinds
+    order = sorted(tied, key=lambda n: (-kinds[pieces[n].kind].weight, -kinds[pieces[n].kind].size, n))
+    hosts = sorted({puzzle.take(n).host for n in order})
+    late = list[int]()
+    for n in order:
+        home, kind = pieces[n].home, pieces[n].kind
+        if home is not None and puzzle.fits(n, home.host) is home and not puzzle.breaks(kind, home.host):
+            puzzle.put(n, home)
+        else:
+            late.append(n)
+    for n in late:
+        kind = pieces[n].kind
+        spot = puzzle.best(kind, hosts) or puzzle.best(kind, puzzle.roomy(0))
+        if spot is not None:
+            puzzle.put(n, spot)
 
 
 class _Room:
@@ -55,8 +79,8 @@ class _Room:
             return True
         return any(free[column] < 0 or (option.gpu and gpu[column] < 0) for column in pools)
 
-    def stuck(self, waiting: list[int], moves: dict[int, tuple[Spot, Spot]]) -> bool:
-        """Some of them never come up. `moves`: where those who stand elsewhere go, and where they stand."""
+    def stuck(self, waiting: list[int], moves: dict[int, tuple[Spot, Spot]]) -> list[int]:
+        """Those of them that never come up. `moves`: where those who stand elsewhere go, and where they stand."""
         while waiting:
             left = []
             for n in waiting:
@@ -69,9 +93,9 @@ class _Room:
                 if n in moves:
                     self.give(moves[n][1], 1)
             if len(left) == len(waiting):
-                return True
+                return left
             waiting = left
-        return False
+        return []
 
     def give(self, spot: Spot, sign: int) -> None:
         """A seat is free, or taken where the sign is negative."""

@@ -6,7 +6,7 @@ anybody else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -132,3 +132,21 @@ class Ground:
     """Assignments on each host, fixed ones included."""
     money: int = ENDLESS
     """What more hosts may cost."""
+
+
+def lacking_at_home(kinds: Sequence[Kind], pieces: Sequence[Piece], ground: Ground) -> list[tuple[int, int]]:
+    """Of each kind that lacks failure domains where it stands: how many it should have there, and how many it has."""
+    hosts: list[list[int]] = [[] for _ in kinds]
+    for host, counts in enumerate(ground.counts):
+        for kind, many in counts.items():
+            if kind >= 0:
+                hosts[kind] += [host] * many
+    for piece in pieces:
+        if piece.home is not None:
+            hosts[piece.kind].append(piece.home.host)
+    found = []
+    for rules, here in zip(kinds, hosts, strict=True):
+        used = {rules.domains[h] for h in here} - {-1} if rules.domains is not None else set()
+        owed = min(rules.spread, len(here))
+        found.append((owed, len(used)) if owed > len(used) else (0, 0))
+    return found

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gridops.planner.grid import ENDLESS
-from gridops.planner.pieces import Ground, Kind, Option, Piece, Spot
+from gridops.planner.pieces import Ground, Kind, Option, Piece, Spot, lacking_at_home
 
 PARTS = 1024
 """Parts of a unit of weight, in which room has its price."""
@@ -49,6 +49,8 @@ class Puzzle:
     """What the seats of all who stand are worth to others, in parts of a unit of weight."""
     rents: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Of this, the price of a seat, by kind and host; nothing before somebody asked for it (`charge`)."""
+    work: int = 0
+    """What has been done: seats given and taken, and what the search counts besides."""
     journal: list[tuple[int, Spot | None]] = field(default_factory=list)
     """What a piece's spot was before each change, newest last."""
     room: list[int] = field(default_factory=list)
@@ -65,6 +67,8 @@ class Puzzle:
     _lacks: list[int] = field(default_factory=list)
     """Failure domains that each kind lacks now. What it lacks at home it lacks with fewer of it just as well."""
     _social: bool = False
+    _apart: list[bool] = field(default_factory=list)
+    """Whether each kind has failure domains to keep apart."""
 
     def __post_init__(self) -> None:
         hosts = len(self.ground.slots)
@@ -74,6 +78,7 @@ class Puzzle:
         self.placed = [0] * len(self.kinds)
         self.domains = [{} for _ in self.kinds]
         self._weights = [k.weight for k in self.kinds]
+        self._apart = [k.domains is not None for k in self.kinds]
         self.stake = sum(self._weights)
         self._kind_of, self._homes = [p.kind for p in self.pieces], [p.home for p in self.pieces]
         self._stakes = [self._weights[p.kind] * p.stake for p in self.pieces]
@@ -84,7 +89,7 @@ class Puzzle:
         self.room = [0] * hosts
         for host in range(hosts):
             self._note(host)
-        self._at_home = self._lacking_at_home()
+        self._at_home = lacking_at_home(self.kinds, self.pieces, self.ground)
         self._lacks = [max(0, owed - had) for owed, had in self._at_home]
         self._social = any(k.company <= len(self.kinds) for k in self.kinds)
         for host, counts in enumerate(self.ground.counts):
@@ -93,22 +98,6 @@ class Puzzle:
                     self._count(kind, host, many)
         for n, kind in enumerate(self._kind_of):
             self._loosen(n, kind)
-
-    def _lacking_at_home(self) -> list[tuple[int, int]]:
-        hosts: list[list[int]] = [[] for _ in self.kinds]
-        for host, counts in enumerate(self.ground.counts):
-            for kind, many in counts.items():
-                if kind >= 0:
-                    hosts[kind] += [host] * many
-        for piece in self.pieces:
-            if piece.home is not None:
-                hosts[piece.kind].append(piece.home.host)
-        found = []
-        for rules, here in zip(self.kinds, hosts, strict=True):
-            used = {rules.domains[h] for h in here} - {-1} if rules.domains is not None else set()
-            owed = min(rules.spread, len(here))
-            found.append((owed, len(used)) if owed > len(used) else (0, 0))
-        return found
 
     @property
     def value(self) -> tuple[int, int, int, int, int, int, int]:
@@ -220,6 +209,7 @@ class Puzzle:
         host, option, pools = spot
         ground = self.ground
         free, need = ground.free[host], by * option.need
+        self.work += 1
         if len(pools) == 1:
             free[pools[0]] -= need
         else:
@@ -236,18 +226,22 @@ class Puzzle:
         if not before or not before + by:
             ground.money -= by * ground.price[host]
         here = ground.counts[host]
-        many = here.get(kind, 0) + by
-        if many:
-            here[kind] = many
-        else:
+        if by > 0 and kind not in here:
+            here[kind] = 1
+        elif by < 0 and here[kind] == 1:
             del here[kind]
+        else:
+            here[kind] += by
         own = self._pools_of[host]
         self.room[host] = -1 if slots <= 0 else free[own[0]] if len(own) == 1 else max([free[c] for c in own])
         if self.rents:
             self.rent += by * self.rents[kind][host]
-        rules, placed = self.kinds[kind], self.placed
-        if rules.domains is None and placed[kind] and placed[kind] + by:
-            placed[kind] += by
+        placed = self.placed
+        stand = placed[kind] + by
+        if stand and stand != by:
+            placed[kind] = stand
+            if self._apart[kind]:
+                self._spread(kind, host, by, stand)
         else:
             self._count(kind, host, by)
 
@@ -256,30 +250,37 @@ class Puzzle:
         self.room[host] = -1 if self.ground.slots[host] <= 0 else max(free[c] for c in own)
 
     def _count(self, number: int, host: int, by: int) -> None:
-        """Keep the number of standing pieces, of their domains, and how many domains are missing."""
-        kind, stand = self.kinds[number], self.placed[number]
+        """Keep the number of standing pieces, and how many failure domains they lack."""
+        stand = self.placed[number]
         # A kind that stands nowhere counts once more among those who should.
         if stand == 0:
-            self.stake -= kind.weight
+            self.stake -= self._weights[number]
         self.placed[number] = stand = stand + by
-        if kind.domains is not None:
-            here, where = self.domains[number], kind.domains[host]
-            if where >= 0:
-                many = here.get(where, 0) + by
-                if many:
-                    here[where] = many
-                else:
-                    del here[where]
-            have, (owed, had) = len(here), self._at_home[number]
-            lacks = min(kind.spread, stand) - have
-            if owed:
-                lacks = max(lacks, owed - max(had, have))
-            if lacks < 0:
-                lacks = 0
+        if self._apart[number]:
+            self._spread(number, host, by, stand)
+        if stand == 0:
+            self.stake += self._weights[number]
+
+    def _spread(self, number: int, host: int, by: int, stand: int) -> None:
+        """Keep the failure domains where the kind stands, `stand` times now, and how many are missing."""
+        kind, here = self.kinds[number], self.domains[number]
+        assert kind.domains is not None, "it is to stand apart"
+        where = kind.domains[host]
+        if where >= 0:
+            many = here.get(where, 0) + by
+            if many:
+                here[where] = many
+            else:
+                del here[where]
+        have, (owed, had) = len(here), self._at_home[number]
+        lacks = min(kind.spread, stand) - have
+        if owed:
+            lacks = max(lacks, owed - max(had, have))
+        if lacks < 0:
+            lacks = 0
+        if lacks != self._lacks[number]:
             self.short += lacks - self._lacks[number]
             self._lacks[number] = lacks
-        if stand == 0:
-            self.stake += kind.weight
 
     # -- questions ---------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from gridops.model.plan import CauseKind, HostLine, Shortfall
 from gridops.model.profile import Downtime, Profile
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.incumbents import Verdict
-from gridops.planner.targets import domain
+from gridops.planner.targets import domain, pins
 from gridops.planner.world import Standing
 
 
@@ -78,7 +78,19 @@ def notes(draft: Draft, counts: Sequence[str] = ()) -> tuple[str, ...]:
         found.append("no host is declared in this scope: nothing can be placed")
     if not world.profiles:
         found.append("no profile is declared in this scope")
-    return (*found, *counts)
+    return (*found, *_pins_in_vain(draft), *counts)
+
+
+def _pins_in_vain(draft: Draft) -> list[str]:
+    """A pin that names no host of the scope holds nobody: silence would let people believe that it does."""
+    found = []
+    for name, profile in sorted(draft.world.profiles.items()):
+        strange = sorted(set(profile.placement.pins) - set(pins(profile, draft.world)))
+        if strange:
+            named = ", ".join(strange[:8]) + (" and others" if len(strange) > 8 else "")
+            what = "which is no host" if len(strange) == 1 else "which are no hosts"
+            found.append(f"{name} is pinned to {named}, {what} of scope {profile.scope}: nobody is held there")
+    return found
 
 
 def _spread(draft: Draft, profile: Profile, seats: Collection[Seated]) -> list[Shortfall]:

@@ -7,10 +7,11 @@ seats are taken where the room is worth least (`prices`). Called by `search`, wh
 
 from __future__ import annotations
 
-from gridops.planner.constants_room import LUCK, OUTSIDE
+from gridops.planner.constants_room import HOSTS_LOOKED_AT, LUCK, OUTSIDE
 from gridops.planner.draws import Draws
 from gridops.planner.pieces import Spot
 from gridops.planner.puzzle import PARTS, Puzzle
+from gridops.planner.steps import whoever_waits
 
 
 class Ruin:
@@ -41,9 +42,9 @@ class Ruin:
     def _choose(self) -> list[int]:
         """A host that a loose piece could use, and others that its residents could use."""
         puzzle, draws = self.puzzle, self.draws
-        wanted = self._wanted()
-        if wanted is None:
+        if not puzzle.loose:
             return []
+        wanted = whoever_waits(puzzle, draws)
         piece = puzzle.pieces[wanted]
         where = puzzle.kinds[piece.kind].hosts
         if piece.home is not None and draws.below(2):
@@ -62,16 +63,6 @@ class Ruin:
             if other not in chosen:
                 chosen.append(other)
         return chosen
-
-    def _wanted(self) -> int | None:
-        """Somebody who is loose: of two kinds, of the one that is worth more for its size."""
-        puzzle, draws = self.puzzle, self.draws
-        if not puzzle.loose:
-            return None
-        kinds = sorted(puzzle.loose)
-        kind, other = kinds[draws.below(len(kinds))], kinds[draws.below(len(kinds))]
-        one, two = puzzle.kinds[kind], puzzle.kinds[other]
-        return min(puzzle.loose[other if two.weight * one.size > one.weight * two.size else kind])
 
     def _callers(self, chosen: list[int]) -> dict[int, list[int]]:
         """Loose pieces that could use one of the hosts, as many as those could hold."""
@@ -127,6 +118,7 @@ class Ruin:
 
     def _outside(self, chosen: list[int], least: int) -> list[int]:
         """Other hosts with room for the smallest of them, a few of those where there are many."""
+        self.puzzle.work += len(self.puzzle.room) // HOSTS_LOOKED_AT
         found = [h for h in self.puzzle.roomy(least) if h not in chosen]
         if len(found) <= OUTSIDE:
             return found

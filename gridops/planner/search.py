@@ -3,9 +3,9 @@
 After a direct phase (`chains`) it goes on in steps: small ones (`steps`), and large ones between them (`ruin`). A step
 is kept if it makes the state not much worse; how much falls to nothing (threshold accepting: Dueck and Scheuer, J.
 Comp. Phys. 90, 1990). Weight goes with the price of the room that is taken (`prices`), so that nobody sits where others
-have to; the second half never gives up weight. Work is counted in steps, never in seconds, and chance is a counter, so
-that the same puzzle gives the same answer everywhere. Steps come in cycles whose length follows from the puzzle alone:
-more steps go on where fewer have stopped, and are never worse. Called by `room`.
+have to; the second half never gives up weight. Work is counted where it is done (`Puzzle.work`), never in seconds, and
+chance is a counter, so that the same puzzle gives the same answer everywhere. It comes in cycles whose length follows
+from the puzzle alone: more work goes on where less has stopped, and is never worse. Called by `room`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from __future__ import annotations
 from gridops.base.units import PPM
 from gridops.planner.best_case import least_unmet
 from gridops.planner.chains import Chains
-from gridops.planner.circles import deadlocked
+from gridops.planner.circles import deadlocked, stuck, untie
 from gridops.planner.constants_room import (
-    COOL_OFF_STEPS,
+    COOL_OFF,
     FIRST_CYCLE,
     HANDFUL,
     LONGEST_CYCLE,
+    PIECES_LOOKED_AT,
     RENT_PPM,
     RUIN_EVERY,
     SHORTEST_CYCLE,
     SLOWER_PPM,
-    STEPS_PER_MOVE,
     UNMET_PPM,
+    UNTIES,
+    WORK_PER_MOVE,
     WORSE_PPM,
 )
 from gridops.planner.draws import Draws
@@ -39,7 +41,7 @@ FAR = 1 << 60
 
 
 class Search:
-    """One search. `run` leaves the puzzle in the best state found and returns the moves used."""
+    """One search. `run` leaves the puzzle in the best state found and returns the moves that its work comes to."""
 
     def __init__(self, puzzle: Puzzle, limits: Limits) -> None:
         self.puzzle, self.limits, self.draws = puzzle, limits, Draws()
@@ -47,10 +49,12 @@ class Search:
         self.small, self.large = Steps(puzzle, self.draws), Ruin(puzzle, self.draws)
         self.best, self.record = list(puzzle.at), puzzle.value
         self._goal, self._worse_ppm = 0, WORSE_PPM
+        self._look = len(puzzle.pieces) // PIECES_LOOKED_AT
 
     def run(self) -> int:
         puzzle = self.puzzle
-        steps, most = Chains(puzzle, self.permit).run(), self.limits.rounds * STEPS_PER_MOVE
+        began, most = puzzle.work, self.limits.rounds * WORK_PER_MOVE
+        puzzle.work += Chains(puzzle, self.permit).run()
         self._keep()
         if puzzle.value != self.record:
             self._back()
@@ -58,9 +62,9 @@ class Search:
         length = FIRST_CYCLE * len(puzzle.pieces) * len(puzzle.on)
         length = min(LONGEST_CYCLE, max(SHORTEST_CYCLE, length))
         few = len(puzzle.pieces) * len(puzzle.on) <= HANDFUL
-        while steps < most and self._wishes():
+        while (spent := puzzle.work - began) < most and self._wishes():
             before = self.record
-            steps += self._cycle(length, most - steps)
+            self._cycle(length, most - spent)
             if self.record < before:
                 length = min(LONGEST_CYCLE, 2 * length)
             elif few and self.record[1] > self._goal:
@@ -71,7 +75,7 @@ class Search:
                 break
         self._back()
         self._settle()
-        return -(-steps // STEPS_PER_MOVE)
+        return -(-(puzzle.work - began) // WORK_PER_MOVE)
 
     def _wishes(self) -> bool:
         """Could it be better?"""
@@ -86,11 +90,25 @@ class Search:
         return found
 
     def _keep(self) -> bool:
-        """Remember this state if it is the best so far and can be carried out."""
+        """Remember this state if it is the best so far and can be carried out, once circles in it are untied.
+
+        If it is not, the state is as it was; if it is, this is where the search goes on.
+        """
         puzzle = self.puzzle
-        if puzzle.value < self.record and self.permit.is_result() and not deadlocked(puzzle):
-            self.best, self.record = list(puzzle.at), puzzle.value
-            return True
+        puzzle.work += self._look
+        mark = len(puzzle.journal)
+        for _ in range(UNTIES):
+            if puzzle.value >= self.record or not self.permit.is_result():
+                break
+            tied = stuck(puzzle)
+            if not tied:
+                self.best, self.record = list(puzzle.at), puzzle.value
+                self._settle()
+                return True
+            untie(puzzle, tied)
+            if not self.permit.allows(mark):
+                break
+        puzzle.undo(mark)
         return False
 
     def _settle(self) -> None:
@@ -106,64 +124,71 @@ class Search:
         self.puzzle.restore(self.best)
         self.puzzle.journal.clear()
 
-    def _cycle(self, length: int, most: int) -> int:
-        """First weight, then start-up time, each from the best state there is. Returns the steps taken."""
-        half, taken, before = length * UNMET_PPM // PPM, 0, self.record
+    def _cycle(self, length: int, most: int) -> None:
+        """First weight, then start-up time, each from the best state there is."""
+        half, before, began = length * UNMET_PPM // PPM, self.record, self.puzzle.work
         if self.record[1] > self._goal:
             if not self.puzzle.rents:
                 self.puzzle.charge(rents(self.puzzle))
-            taken = self._for_weight(half, most)
+            self._for_weight(half, most)
             self._back()
+        most -= self.puzzle.work - began
         # Where nothing starts later than it must, and nothing came or went, nothing is left to be found.
-        if taken < most and (self.record < before or self.record[3] > self._least_start()):
-            taken += self._for_start(length - half, most - taken)
+        if most > 0 and (self.record < before or self.record[3] > self._least_start()):
+            self._for_start(length - half, most)
             self._back()
-        return taken
 
-    def _for_weight(self, length: int, most: int) -> int:
+    def _for_weight(self, length: int, most: int) -> None:
         puzzle, record = self.puzzle, self.record
         weights = sum(puzzle.kinds[p.kind].weight for p in puzzle.pieces)
-        worse, patience = weights * PARTS * self._worse_ppm // (PPM * len(puzzle.pieces)), 0
-        energy = self._weighed()
-        for number in range(min(length, most)):
-            mark = len(puzzle.journal)
+        worse = weights * PARTS * self._worse_ppm // (PPM * len(puzzle.pieces))
+        energy, number, patience = self._weighed(), 0, 0
+        began, end = puzzle.work, min(length, most)
+        while (spent := puzzle.work - began) < end:
+            mark, number = len(puzzle.journal), number + 1
+            puzzle.work += 1
             if self.small.step(False) if number % RUIN_EVERY else self.large.step():
                 now = self._weighed()
-                if now - energy <= worse * (length - number) // length and self.permit.allows(mark):
+                if now - energy <= worse * (length - spent) // length and self.permit.allows(mark):
                     puzzle.journal.clear()
                     energy = now
-                    if number >= patience and puzzle.value[:3] < record[:3]:
-                        patience = 0 if self._keep() else number + COOL_OFF_STEPS
-                        record = self.record
+                    if spent >= patience and puzzle.value[:3] < record[:3]:
+                        if self._keep():
+                            puzzle.journal.clear()
+                            energy = self._weighed()
+                        patience, record = spent + self._look * COOL_OFF, self.record
                         if record[1] <= self._goal:
-                            return number + 1
+                            return
                     continue
             puzzle.undo(mark)
-        return min(length, most)
+        if most >= length:
+            self._keep()
 
     def _weighed(self) -> int:
         puzzle = self.puzzle
         return puzzle.short * FAR + puzzle.unmet * PARTS + puzzle.rent * RENT_PPM // PPM
 
-    def _for_start(self, length: int, most: int) -> int:
+    def _for_start(self, length: int, most: int) -> None:
         puzzle = self.puzzle
         self._settle()
         started = sum(1 for n, s in enumerate(puzzle.at) if s is not None and s is not puzzle.pieces[n].home)
         slower = puzzle.start_ms * SLOWER_PPM // (PPM * max(1, started))
-        before = puzzle.value[:3]
-        energy, patience = puzzle.start_ms, 0
-        for number in range(min(length, most)):
+        before, energy, patience = puzzle.value[:3], puzzle.start_ms, 0
+        began, end = puzzle.work, min(length, most)
+        while (spent := puzzle.work - began) < end:
             mark = len(puzzle.journal)
+            puzzle.work += 1
             if self.small.step(True) and puzzle.value[:3] <= before:
                 now = puzzle.start_ms
-                if now - energy <= slower * (length - number) // length and self.permit.allows(mark):
+                if now - energy <= slower * (length - spent) // length and self.permit.allows(mark):
                     puzzle.journal.clear()
                     energy = now
-                    if number >= patience and puzzle.value < self.record:
-                        self._keep()
-                        patience = number + COOL_OFF_STEPS
+                    if spent >= patience and puzzle.value < self.record:
+                        if self._keep():
+                            puzzle.journal.clear()
+                            energy = puzzle.start_ms
+                        patience = spent + self._look * COOL_OFF
                     continue
             puzzle.undo(mark)
         if most >= length:
             self._keep()
-        return min(length, most)

@@ -8,10 +8,18 @@ left for it, or the cheapest seat of a few. The step itself judges nothing: `sea
 
 from __future__ import annotations
 
-from gridops.planner.constants_room import RARELY, REFUGES
+from gridops.planner.constants_room import HOSTS_LOOKED_AT, RARELY, REFUGES
 from gridops.planner.draws import Draws
 from gridops.planner.pieces import Spot
 from gridops.planner.puzzle import Puzzle
+
+
+def whoever_waits(puzzle: Puzzle, draws: Draws) -> int:
+    """Somebody who is loose: of two kinds, of the one that is worth more for its size."""
+    kinds = list(puzzle.loose)
+    kind, other = kinds[draws.below(len(kinds))], kinds[draws.below(len(kinds))]
+    one, two = puzzle.kinds[kind], puzzle.kinds[other]
+    return min(puzzle.loose[other if two.weight * one.size > one.weight * two.size else kind])
 
 
 class Steps:
@@ -22,8 +30,7 @@ class Steps:
         """Change something. `costly`: for a sooner start instead of weight. False: nothing came of it."""
         puzzle, draws = self.puzzle, self.draws
         if puzzle.loose and not draws.below(RARELY if costly else 2):
-            kinds = list(puzzle.loose)
-            n, left = min(puzzle.loose[kinds[draws.below(len(kinds))]]), -1
+            n, left = whoever_waits(puzzle, draws), -1
             home = puzzle.pieces[n].home
             host = home.host if home is not None and draws.below(2) else self._somewhere(n, costly)
         else:
@@ -133,6 +140,7 @@ class Steps:
         hosts, size = kind.hosts, 0 if kind.on_ram else kind.size
         if not hosts:
             return None
+        puzzle.work += len(hosts) // HOSTS_LOOKED_AT
         first, best, least, found = self.draws.below(len(hosts)), None, 0, 0
         for host in [h for h in hosts[first:] + hosts[:first] if room[h] >= size]:
             spot = puzzle.fits(n, host)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.codes import placement as codes
-from gridops.model.profile import DemandRules, DeviceNeed, Spread, Timing
+from gridops.base.ids import HostId, ScopeName
+from gridops.model.profile import DemandRules, DeviceNeed, PlacementRules, Spread, Timing
 from tests.planner.fleet import NOW, Fleet, config, host, profile, report, with_external
 from tests.planner.test_targets_forecast import entry, expect
 
@@ -87,3 +88,15 @@ def test_where_all_hosts_are_old_everybody_stays() -> None:
     late = fleet.but(now=fleet.now + 10**9).plan()
     assert late.placement == fleet.plan().placement
     assert late.decisions == ()
+
+
+def test_a_pin_to_what_is_no_host_of_the_scope_is_said_and_holds_nobody() -> None:
+    pinned = replace(C, placement=PlacementRules(pins=(HostId("zoo"), A.id)))
+    made = Fleet((A,), (pinned,)).plan()
+    assert [a.seat.host for a in made.placement] == [A.id]
+    assert made.report.notes == ("c is pinned to zoo, which is no host of scope default: nobody is held there",)
+    away = replace(A, scope=ScopeName("lab"))
+    two = Fleet((away, host("b")), (pinned,)).plan()
+    assert [a.seat.host for a in two.placement] == ["b"]
+    assert two.report.notes == ("c is pinned to a, zoo, which are no hosts of scope default: nobody is held there",)
+    assert Fleet((A,), (C,)).plan().report.notes == ()

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gridops.planner.capacity import Ask, Offer
-from gridops.planner.circles import deadlocked
+from gridops.planner.circles import deadlocked, stuck, untie
 from gridops.planner.draft import begin
 from gridops.planner.gather import gather
 from gridops.planner.movers import gather_movers
@@ -112,6 +112,22 @@ def test_a_chain_with_a_free_end_is_no_circle() -> None:
 
 def test_a_circle_of_three_is_one() -> None:
     assert deadlocked(plain([(0, 1), (1, 2), (2, 0)], [6, 6, 6], 10))
+
+
+def test_those_who_wait_in_a_circle_are_sent_home_and_the_others_stay() -> None:
+    made = plain([(0, 1), (1, 0), (2, 3)], [6, 6, 6], 10)
+    assert stuck(made) == [0, 1]
+    kept = made.at[2]
+    untie(made, stuck(made))
+    assert made.at == [made.pieces[0].home, made.pieces[1].home, kept]
+    assert stuck(made) == []
+
+
+def test_who_has_no_home_left_to_go_to_goes_where_there_is_room() -> None:
+    made = plain([(0, 1), (1, 0), (2, 2)], [6, 5, 2], 10)
+    made.ground.free[0][0] -= 7
+    untie(made, [0, 1])
+    assert [spot.host if spot is not None else None for spot in made.at] == [2, 1, 2]
 
 
 def test_on_the_share_for_gpu_work_two_of_one_replica_need_room_for_both() -> None:
