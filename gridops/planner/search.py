@@ -95,6 +95,8 @@ class Search:
         If it is not, the state is as it was; if it is, this is where the search goes on.
         """
         puzzle = self.puzzle
+        if puzzle.value >= self.record:
+            return False
         puzzle.work += self._look
         mark = len(puzzle.journal)
         for _ in range(UNTIES):
@@ -143,19 +145,21 @@ class Search:
         weights = sum(puzzle.kinds[p.kind].weight for p in puzzle.pieces)
         worse = weights * PARTS * self._worse_ppm // (PPM * len(puzzle.pieces))
         energy, number, patience = self._weighed(), 0, 0
-        began, end = puzzle.work, min(length, most)
+        began, end, moved = puzzle.work, min(length, most), puzzle.moved
         while (spent := puzzle.work - began) < end:
             mark, number = len(puzzle.journal), number + 1
             puzzle.work += 1
             if self.small.step(False) if number % RUIN_EVERY else self.large.step():
                 now = self._weighed()
-                if now - energy <= worse * (length - spent) // length and self.permit.allows(mark):
+                # What gains nothing leaves half of the moves to what does.
+                spares = now < energy or puzzle.moved <= max(moved, self.limits.moves // 2)
+                if spares and now - energy <= worse * (length - spent) // length and self.permit.allows(mark):
                     puzzle.journal.clear()
-                    energy = now
+                    energy, moved = now, puzzle.moved
                     if spent >= patience and puzzle.value[:3] < record[:3]:
                         if self._keep():
                             puzzle.journal.clear()
-                            energy = self._weighed()
+                            energy, moved = self._weighed(), puzzle.moved
                         patience, record = spent + self._look * COOL_OFF, self.record
                         if record[1] <= self._goal:
                             return

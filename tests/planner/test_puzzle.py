@@ -132,14 +132,14 @@ def test_who_has_no_home_left_to_go_to_goes_where_there_is_room() -> None:
 
 def test_on_the_share_for_gpu_work_two_of_one_replica_need_room_for_both() -> None:
     """Half of the memory may be GPU work: the new process of the same replica does not come up beside the old one."""
-    for share, stuck in ((10, True), (12, False)):
+    for share, waits in ((10, True), (12, False)):
         wide, small = (Option(n, (0,), ((0,),), 1, need, 0, True, 1, 0) for n, need in enumerate((8, 4)))
         ground = one_pool([20])
         ground.gpu[0][0] = share
         home = Spot(0, wide, (0,))
         made = Puzzle([Kind(1, lambda o=(wide, small): {0: o})], [Piece(0, home)], ground)  # type: ignore[misc]
         made.put(0, Spot(0, small, (0,)))
-        assert deadlocked(made) is stuck
+        assert deadlocked(made) is waits
 
 
 @pytest.mark.parametrize("copies", [2, 3])
