@@ -173,7 +173,10 @@ def test_a_circle_is_no_result_though_all_would_have_room() -> None:
 
 def test_a_state_that_cannot_be_untied_within_the_limits_is_left_as_it_was() -> None:
     made = plain([(0, 1), (1, 0)], [6, 5], 10)
+    second = made.take(1)
     made.ground.free[0][0] -= 5  # the first would find no room at home any more
+    made.put(1, second)
+    made.journal.clear()
     looking = Search(made, Limits(rounds=40, moves=9, drops=0))
     looking.record, before, kept = (9,) * 7, state(made), list(made.at)
     assert not looking._keep()
