@@ -155,6 +155,7 @@ def attention(document: Doc) -> list[str]:
             found.append(f"plan {short(scope['proposal']['decisions_digest'])}")
     found += [f"{p['host']} waits to be admitted" for p in document.get("pending", [])]
     found += [f"{h['host']}: {alarm}" for h in document["hosts"] for alarm in h["alarms"]]
+    found += [doubt for h in document["hosts"] for doubt in status_host.doubts(h)]
     found += [silent for h in document["hosts"] if (silent := status_host.silence(h))]
     return found
 

@@ -40,11 +40,19 @@ def silence(host: Doc) -> str:
     return f"{host['host']} is {host['state']}"
 
 
+def doubts(host: Doc) -> list[str]:
+    """Commands of which nobody knows what became of them, each with the way to say so."""
+    return [
+        f"nobody knows what became of {one['what']}: gridops reconcile-outcome {short(one['command'])}"
+        for one in host.get("uncertain", [])
+    ]
+
+
 def attention(document: Doc) -> list[str]:
     """What a person should look at."""
     host = document["host"]
     silent = silence(host)
-    return [*host["alarms"], *([silent] if silent else [])]
+    return [*host["alarms"], *doubts(host), *([silent] if silent else [])]
 
 
 def lines(document: Doc, width: int | None) -> Iterator[str]:
@@ -56,6 +64,7 @@ def lines(document: Doc, width: int | None) -> Iterator[str]:
     yield from fitted([f"{host['host']}   {host['state']}   {host['scope']}   {ago}{version}"], width)
     yield from fitted((f"  {line}" for line in said_of(host)), width)
     yield from fitted((f"  alarm: {line}" for line in host["alarms"]), width)
+    yield from fitted((f"  {line}" for line in doubts(host)), width)
     if host.get("disk_free_bytes") is not None:
         yield f"  {render_bytes(host['disk_free_bytes'])} free for artifacts"
     yield from fitted((f"  {progress(row)}" for row in host.get("transfers", [])), width)

@@ -49,6 +49,7 @@ COMMANDS: dict[str, Row] = {
         _row("freeze", "Stop all acting in a scope, at once.", ACTING),
         _row("advice", "What plans advise for disks; let one of it be done.", ACTING),
         _row("unlock", "Take the lock of a scope away from a dead apply.", ACTING),
+        _row("reconcile-outcome", "Say how a command ended whose host cannot tell.", ACTING, "reconcile_outcome"),
         _row("thaw", "End a freeze.", ACTING, "freeze"),
         _row("init", "Write a working skeleton; commits nothing.", SETUP),
         _row("trust", "Make and show keys and root documents.", SETUP),

@@ -192,6 +192,17 @@ class ScopeDoc:
 
 
 @record
+class UncertainDoc:
+    """A command of which nobody knows what became of it."""
+
+    command: Digest
+    what: str
+    since: str
+    code: str | None = None
+    detail: str | None = None
+
+
+@record
 class HostDoc:
     host: HostId
     scope: ScopeName
@@ -214,6 +225,8 @@ class HostDoc:
     transfers: tuple[Transfer, ...] = ()
     """What it fetches now, as its newest heartbeat said."""
     disk_free_bytes: int | None = None
+    uncertain: tuple[UncertainDoc, ...] | None = None
+    """Commands that keep their turn and their memory until somebody says how they ended. Null: none."""
 
 
 @record

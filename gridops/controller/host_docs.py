@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from gridops.base.ids import HostId
 from gridops.base.units import render_instant, render_ms
 from gridops.controller import documents as d
+from gridops.controller.core.learned import named
 from gridops.controller.core.observe import fresh
+from gridops.controller.core.state import HostBook
 from gridops.model.snapshot import HostReport
 from gridops.protocol import outbox as ob
 
@@ -55,6 +57,14 @@ def host_doc(view: View, host: HostId) -> d.HostDoc:
         # Progress of a host that is silent is no progress.
         transfers=(heard.heartbeat.inventory.transfers or ()) if heard is not None and is_fresh else (),
         disk_free_bytes=report.disk_free_bytes if report is not None else None,
+        uncertain=_uncertain(book) or None if book is not None else None,
+    )
+
+
+def _uncertain(book: HostBook) -> tuple[d.UncertainDoc, ...]:
+    return tuple(
+        d.UncertainDoc(command=body, what=named(u.action), since=render_instant(u.at_ms), code=u.code, detail=u.detail)
+        for body, u in sorted(book.uncertain.items())
     )
 
 

@@ -20,7 +20,7 @@ from gridops.trust import envelope
 from gridops.trust.keys import PublicKey, Signer
 from gridops.trust.root import RoleName, RootChain
 
-Verb = Literal["apply", "freeze", "thaw", "invite", "write_off", "reject", "unlock", "errand"]
+Verb = Literal["apply", "freeze", "thaw", "invite", "write_off", "reject", "unlock", "errand", "reconcile_outcome"]
 _TIGHTENING = frozenset({"freeze", "reject"})
 _APPROVING = frozenset({"errand"})
 """Requests that are an approval themselves, so that only an approver's key will do."""
@@ -53,6 +53,10 @@ class OperatorRequest:
     resume: bool = False
     errand: Digest | None = None
     """Name of the advised step on a host's disk that shall be done."""
+    command: Digest | None = None
+    """Identity of a command whose outcome nobody knows; `reason` is the evidence."""
+    outcome: str | None = None
+    """How it ended: `succeeded` or `failed`."""
 
 
 def seal_operator(request: OperatorRequest, signer: Signer) -> str:

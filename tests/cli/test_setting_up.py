@@ -275,6 +275,7 @@ def test_draining_a_host_that_is_none_is_a_wrong_call(founded: Path, call: Call)
         "drain",
         "undrain",
         "unlock",
+        "reconcile-outcome",
         "doctor",
     ],
 )

@@ -126,6 +126,7 @@ def test_a_machine_asks_for_nothing() -> None:
         ("invite", False),
         ("write_off", False),
         ("unlock", False),
+        ("reconcile_outcome", False),
     ],
 )
 def test_only_what_tightens_is_heard_when_the_root_has_expired(verb: str, heard: bool) -> None:

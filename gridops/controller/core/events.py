@@ -81,6 +81,9 @@ def _of_hosts(row: r.Row) -> tuple[str, str] | None:
             return "voided", f"command {row.seq} to {row.host} is taken back: {row.why}"
         case r.ReceiptTaken():
             return "receipt", _receipt(row)
+        case r.OutcomeProved():
+            who = f", by {row.by}" if row.by is not None else ""
+            return "receipt", f"host {row.host}: command {row.seq} {row.outcome.value} after all{who}: {row.evidence}"
         case r.WrittenOff():
             return "host", f"host {row.host} was written off by {row.by}: {row.reason}"
         case r.HostBack():

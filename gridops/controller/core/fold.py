@@ -30,6 +30,7 @@ from gridops.controller.core.state import (
     StandingAlarm,
     State,
     Success,
+    Uncertain,
     Yes,
     now_called,
 )
@@ -37,7 +38,7 @@ from gridops.footprint.need import identity
 from gridops.model.action import Warm
 from gridops.model.plan import Seat
 from gridops.protocol import outbox as ob
-from gridops.protocol.messages import Outcome, Term
+from gridops.protocol.messages import Outcome, Receipt, Term
 
 
 def fold(state: State, row: r.Row, at_ms: int, term: Term) -> None:
@@ -159,6 +160,8 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
         if apply is not None:
             apply.failures.pop(now_called(apply.plan, action.replica), None)
     elif receipt.outcome is not Outcome.VOIDED:
+        if receipt.outcome is Outcome.UNKNOWN:
+            _uncertain(book, entry, receipt, at_ms)
         before = book.attempts.get(key, Attempt())
         book.attempts[key] = failed(before, action, receipt, at_ms)
         learn(book, action, receipt, book.attempts[key], at_ms)
@@ -166,6 +169,32 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
             apply.failures[now_called(apply.plan, action.replica)] = Failure(
                 receipt.host, action.kind, receipt.outcome.value, receipt.code, receipt.detail, at_ms
             )
+
+
+def _uncertain(book: HostBook, entry: ob.Entry, receipt: Receipt, at_ms: int) -> None:
+    book.uncertain[entry.digest] = Uncertain(
+        body=entry.digest,
+        seq=receipt.seq,
+        rseq=receipt.rseq,
+        scope=entry.body.scope,
+        action=entry.body.action,
+        action_class=entry.authority.action_class,
+        at_ms=at_ms,
+        code=receipt.code,
+        detail=receipt.detail,
+    )
+    trim(book.uncertain, limits.OPEN_BODIES_PER_HOST)
+
+
+def _outcome_proved(state: State, row: r.OutcomeProved, at_ms: int) -> None:
+    known = state.hosts[row.host].uncertain.pop(row.body, None)
+    if known is None or row.outcome is not Outcome.SUCCEEDED:
+        return
+    # It was counted as a failure as long as nobody knew better.
+    state.hosts[row.host].attempts.pop((kind_of(known.action), known.action.profile), None)
+    apply = book_of(state, known.scope).under_way
+    if apply is not None:
+        apply.failures.pop(now_called(apply.plan, known.action.replica), None)
 
 
 def _errand_approved(state: State, row: r.ErrandApproved, at_ms: int) -> None:
@@ -178,6 +207,7 @@ def _errand_approved(state: State, row: r.ErrandApproved, at_ms: int) -> None:
 def _written_off(state: State, row: r.WrittenOff, at_ms: int) -> None:
     book = state.hosts[row.host]
     book.written_off_ms = at_ms
+    book.uncertain.clear()
     book.attempts.clear()
 
 
@@ -247,6 +277,7 @@ _STEPS: dict[type[Any], Callable[[State, Any, int], None]] = {
     r.BodyVoided: _body_voided,
     r.ReceiptTaken: _receipt_taken,
     r.ErrandApproved: _errand_approved,
+    r.OutcomeProved: _outcome_proved,
     r.WrittenOff: _written_off,
     r.HostBack: _host_back,
     r.Invited: _invited,

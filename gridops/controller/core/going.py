@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from gridops.base.canon import digest
 from gridops.base.ids import Digest, HostId, ScopeName
+from gridops.controller.core.state import Uncertain
 from gridops.model.action import Action, Load
 from gridops.model.policy import ActionClass
 from gridops.planner.authority import errand
@@ -51,6 +52,16 @@ class Going:
                 counts.artifacts[artifact(action)] += 1
             else:
                 self._effects.setdefault(host, []).append(entry)
+
+    def keep(self, host: HostId, uncertain: Iterable[Uncertain]) -> None:
+        """Nobody knows whether these are over: they keep their turns."""
+        for known in uncertain if self._heard(host) else ():
+            kind = known.action_class is ActionClass.REPAIR, errand(known.action) is not None
+            counts = self._counts.setdefault(kind, Counts())
+            counts.in_scope += known.scope == self._scope
+            if isinstance(known.action, Load):
+                counts.fetching[host] += 1
+                counts.artifacts[artifact(known.action)] += 1
 
     def beside(self, action: Action, *, repair: bool) -> Counts:
         """What counts before an action: repair waits for repair alone, and only an errand waits for errands."""

@@ -21,6 +21,7 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.catalogs import ahead
 from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
+from gridops.controller.core.uncertain import proofs
 from gridops.model.snapshot import HostReport, HostState
 from gridops.protocol import outbox as ob
 from gridops.protocol.alarm import Alarm, alarm
@@ -80,7 +81,10 @@ def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequenc
     if not _of_now(state, soft, host_key, heartbeat):
         # It is answered, and its next word will do: until then the host is silent, not lost.
         return Said(tuple(rows), None, pulse)
-    if host in state.hosts and state.hosts[host].written_off_ms is not None:
+    book = state.hosts.get(host)
+    if book is not None:
+        rows.extend(proofs(book, heartbeat))
+    if book is not None and book.written_off_ms is not None:
         rows.append(r.HostBack(host=host))
     return Said(tuple(rows), _heard(soft, heartbeat, now_ms), pulse)
 

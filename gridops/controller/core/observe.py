@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gridops.base.ids import HostId, ReplicaId, ScopeName
+from gridops.base.ids import Digest, HostId, ReplicaId, ScopeName
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import HostBook, State, Success
@@ -119,24 +119,29 @@ def _with_promises(report: HostReport, book: HostBook | None) -> HostReport:
         return report
     shown = {r.incarnation for r in report.residencies}
     promised = [
-        _promise(entry.body.action, entry)
+        _promise(entry.body.action, entry.digest, entry.created_ms, "commanded, not yet reported")
         for entry in ob.open_entries(book.outbox)
         if isinstance(entry.body.action, Warm) and entry.digest not in shown
+    ]
+    promised += [
+        _promise(known.action, body, known.at_ms, "nobody knows what became of it")
+        for body, known in sorted(book.uncertain.items())
+        if isinstance(known.action, Warm) and body not in shown
     ]
     return replace(report, residencies=(*report.residencies, *promised)) if promised else report
 
 
-def _promise(action: Warm, entry: ob.Entry) -> Residency:
+def _promise(action: Warm, body: Digest, since_ms: int, detail: str) -> Residency:
     return Residency(
         profile=action.profile,
         state=ResidencyState.LOADING,
         replica=action.replica,
         config=action.launch.config,
-        incarnation=entry.digest,
+        incarnation=body,
         identity=identity(action.launch),
         devices=action.devices,
         device_bytes=action.device_bytes,
         host_bytes=action.host_bytes,
-        since_ms=entry.created_ms,
-        detail="commanded, not yet reported",
+        since_ms=since_ms,
+        detail=detail,
     )

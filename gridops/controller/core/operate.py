@@ -20,6 +20,7 @@ from gridops.controller.core.observe import fresh
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
+from gridops.controller.core.uncertain import reconciled
 from gridops.protocol import outbox as ob
 from gridops.trust.operator import OperatorRequest
 
@@ -49,6 +50,8 @@ def carry_out(state: State, soft: Soft, roster: Roster, request: OperatorRequest
             return reject(state, request)
         case "unlock":
             return unlock(state, request, now_ms)
+        case "reconcile_outcome":
+            return Done(*reconciled(state, request, _reason(request)))
         case "apply" | "invite" | "errand":
             raise Bug(f"`{request.verb}` takes another way")
 

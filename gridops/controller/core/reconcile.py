@@ -25,6 +25,7 @@ from gridops.controller.core.rights import No, Rights, may_issue, mends, not_the
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.controller.core.state import State, profile_of
+from gridops.controller.core.uncertain import in_doubt
 from gridops.model.action import Action, DeviceGeneration, Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.plan import Plan
 from gridops.model.policy import ActionLimits
@@ -70,6 +71,8 @@ class Pass:
         made = Going(self.rights.scope, lambda host: fresh(self.soft, self.roster, host, self.rights.now_ms))
         for host, outbox in self.outboxes.items():
             made.add(host, ob.open_entries(outbox))
+        for host, book in sorted(self.rights.state.hosts.items()):
+            made.keep(host, book.uncertain.values())
         return made
 
     @cached_property
@@ -254,6 +257,9 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox) -> str | None:
         return f"{what} waits: {unsigned}"
     if replica in unseen_success(rights.state.hosts[host], turn.soft, host, rights.now_ms, PATIENCE_MS):
         return f"{what} waits: the host has not yet reported its last step"
+    doubt = in_doubt(rights.state.hosts[host], action)
+    if doubt is not None:
+        return f"{what} waits: {doubt}"
     last = not_the_last(rights, action)
     if last is not None:
         return f"{what} waits: {last.detail}"

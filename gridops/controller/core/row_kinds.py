@@ -34,6 +34,7 @@ KINDS: dict[str, type[Any]] = {
     "body_queued": r.BodyQueued,
     "body_voided": r.BodyVoided,
     "receipt_taken": r.ReceiptTaken,
+    "outcome_proved": r.OutcomeProved,
     "written_off": r.WrittenOff,
     "host_back": r.HostBack,
     "invited": r.Invited,

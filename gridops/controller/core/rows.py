@@ -13,7 +13,7 @@ from gridops.model.fleet import Drain
 from gridops.model.intent import Desired
 from gridops.model.plan import Plan
 from gridops.model.policy import ModePolicy
-from gridops.protocol.messages import Authority, AuthorityKind, Body, Facts, Receipt, Term
+from gridops.protocol.messages import Authority, AuthorityKind, Body, Facts, Outcome, Receipt, Term
 from gridops.protocol.outbox import Outbox
 
 
@@ -247,6 +247,20 @@ class ReceiptTaken:
 
 
 @record
+class OutcomeProved:
+    """It is known now what became of a command whose host could not say: by its heartbeat, or by a person's word."""
+
+    host: HostId
+    seq: int
+    body: Digest
+    outcome: Outcome
+    """Succeeded or failed."""
+    evidence: str
+    by: PersonName | None = None
+    """None: the host's own inventory shows it."""
+
+
+@record
 class WrittenOff:
     """An approved act released what a silent host holds."""
 
@@ -378,6 +392,7 @@ Row = (
     | BodyQueued
     | BodyVoided
     | ReceiptTaken
+    | OutcomeProved
     | WrittenOff
     | HostBack
     | Invited

@@ -227,6 +227,22 @@ LessonKey = tuple[str, str, str, Digest]
 """What was done (`fetch` or `warm`), profile, config, revision. A fetch is of files alone: no profile and no config."""
 
 
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """A command whose host cannot say what became of it. It holds its turn and its memory until that is known."""
+
+    body: Digest
+    seq: int
+    rseq: int
+    """Of the receipt that says so: only what the host said after it proves anything."""
+    scope: ScopeName
+    action: Action
+    action_class: ActionClass
+    at_ms: int
+    code: str | None = None
+    detail: str | None = None
+
+
 @dataclass(slots=True)
 class HostBook:
     """One host as a counterparty: its chain of commands and what came of them."""
@@ -242,6 +258,8 @@ class HostBook:
     written_off_ms: int | None = None
     lessons: dict[LessonKey, Lesson] = field(default_factory=dict)
     """What receipts taught, the newest last; bounded by `limits.LESSONS_PER_HOST`."""
+    uncertain: dict[Digest, Uncertain] = field(default_factory=dict)
+    """By command. None is ever forgotten for its age; the bound is `limits.OPEN_BODIES_PER_HOST`."""
 
 
 @dataclass(frozen=True, slots=True)
