@@ -386,5 +386,5 @@ def launch_of(state: Path) -> Any:
     database = sqlite3.connect(f"file:{state / 'journal.sqlite'}?mode=ro", uri=True, timeout=2)
     rows = database.execute("SELECT value FROM rows WHERE kind = 'body_queued' ORDER BY n").fetchall()
     database.close()
-    bodies = [decode("body_queued", json.loads(raw)) for (raw,) in rows]
+    bodies = [decode("body_queued", raw) for (raw,) in rows]
     return next(b.body.action.launch for b in bodies if isinstance(b, BodyQueued) and isinstance(b.body.action, Warm))
