@@ -26,6 +26,7 @@ from gridops.planner.bindings import empty_sets, intent_ref, parent_digest, read
 from gridops.planner.change_sets import tie
 from gridops.planner.choices import recorded
 from gridops.planner.diff import Reasons, decisions_digest, diff, ends_stray, side, side_of, terms_differences
+from gridops.planner.doubled import down_meanwhile
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.enough import Settled
 from gridops.planner.gains import named
@@ -156,7 +157,7 @@ def _reasons(
     beside = () if world.mass_stale else strays(world.inputs)  # after mass silence nothing is taken away
     ending.update(s.replica for s in beside if s.profile not in world.profiles)
     told = experience_of(world)
-    costs = {r: _cost(world, told, s) for r, s in draft.seats.items() if s.cause is not None or r in again}
+    costs = {r: _cost(draft, told, s) for r, s in draft.seats.items() if s.cause is not None or r in again}
     return Reasons(
         causes,
         costs,
@@ -199,10 +200,13 @@ def _cause_of_staying(seat: Seated, changed: Mapping[ProfileName, Cause]) -> Cau
     return changed.get(seat.assignment.profile)
 
 
-def _cost(world: World, told: Experience, seat: Seated) -> Cost:
+def _cost(draft: Draft, told: Experience, seat: Seated) -> Cost:
     """Bytes to copy and time to start on the target: as learned there, else by the link, else the profile's guess."""
-    profile, view = world.profiles[seat.assignment.profile], world.hosts[seat.assignment.seat.host]
-    start = told.start(profile, seat.launch, view)
+    world, a = draft.world, seat.assignment
+    start = told.start(world.profiles[a.profile], seat.launch, world.hosts[a.seat.host])
     return Cost(
-        copy_bytes=start.copy_bytes, start_ms=start.all_ms, dip=int(seat.dip), learned=True if start.learned else None
+        copy_bytes=start.copy_bytes,
+        start_ms=start.all_ms,
+        dip=int(down_meanwhile(draft, seat)),
+        learned=True if start.learned else None,
     )

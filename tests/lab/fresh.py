@@ -1,7 +1,7 @@
 """The batch of 300 seeds that a test run goes through: the one that holds, or one that nobody has run yet.
 
-By itself it is always the same one, so that a change that breaks a rule is told from a new finding: hunts still find
-one whole fleet in some hundreds that breaks a rule (`docs/explanation/lab.md` names what is not mended). With
+By itself it is always the same one, so that a change that breaks a rule is told from a new finding: of new whole fleets
+hunts find one in some hundreds that breaks a rule. With
 GRIDOPS_LAB_BATCH=commit the seeds are new with each commit, named by the tree that is checked out, and the run says
 their number: GRIDOPS_LAB_BATCH=NUMBER plays that batch again anywhere.
 """

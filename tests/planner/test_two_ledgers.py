@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from gridops.base.codes import placement as codes
-from gridops.base.ids import ConfigName, ReplicaId
+from gridops.base.ids import ConfigName, HostId, ReplicaId
 from gridops.model.fleet import Host
 from gridops.model.plan import Cost, Plan
 from gridops.model.policy import Headroom, PlanningPolicy
-from gridops.model.profile import Downtime, Profile
+from gridops.model.profile import Downtime, PlacementRules, Profile
 from gridops.planner.actions import actions
 from gridops.planner.capacity import Ask, Offer
 from gridops.planner.check import check
@@ -140,6 +140,24 @@ def test_the_check_notices_a_replica_that_cannot_run_twice_and_is_not_said_to_be
     assert [d.cost.dip for d in made.decisions] == [1]
     silent = replace(made, decisions=tuple(replace(d, cost=Cost()) for d in made.decisions))
     assert any("cannot run twice" in n for n in check(silent, fleet.inputs()))
+
+
+@pytest.mark.parametrize(("gib", "runs", "dip"), [(10, True, 1), (7, True, 0), (10, False, 0)])
+def test_who_comes_to_where_an_old_process_of_it_runs_is_there_already(gib: int, runs: bool, dip: int) -> None:
+    """It is no arrival that waits: beside it 2 x 10 GiB do not fit 24, and 2 x 7 do. Any other arrival waits."""
+    named = {name: PlacementRules(allow_hosts=(HostId(name),)) for name in ("ant", "bee")}
+    c, m = profile("c", gib=gib, placement=named["ant"]), profile("m", gib=gib, placement=named["bee"])
+    fleet = converged(c, m, hosts=(host("ant", (24,)), host("bee", (24,))))
+    (there,), (ours,) = (fleet.reports[name].residencies for name in ("bee", "ant"))  # type: ignore[union-attr]
+    old = (replace(there, incarnation=digest("an older start")),) if runs else ()
+    again = replace(c, configs=(config("c-q4", gib, context=9),))
+    made = (
+        fleet.reporting("ant", residencies=(ours, *old))
+        .but(profiles=(again, replace(m, placement=named["ant"])))
+        .plan()
+    )
+    assert sorted(decisions(made)) == ["change c/1 ant -> ant", "move m/1 bee -> ant"]
+    assert {d.replica: d.cost.dip for d in made.decisions} == {"m/1": 0, "c/1": dip}
 
 
 @pytest.mark.parametrize(
