@@ -65,7 +65,7 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
    `report`         what waits, which promises are not kept, notes on the whole
 
 9  What is decided
-   `assemble`       the plan as one document; `bindings`: what it was made from
+   `assemble`       the plan as one document; `bindings`: what it was made from; `doubled`: who is down meanwhile
    `diff`           what is a decision, and the digest that names them
    `authority`      class and risk of a decision (and, later, what each mode allows)
    `change_sets`    which decisions stand or fall together; `gains`: whom causes name

@@ -46,7 +46,11 @@ def lone(state: ResidencyState | None, **more: object) -> Fleet:
     return fleet.reporting("ant", residencies=found, **more)
 
 
-@pytest.mark.parametrize("state", [None, ResidencyState.FAILED])
+DOWN = (ResidencyState.FAILED, ResidencyState.DRAINING)
+"""What is drained serves no more: it is ended first, and nothing starts beside it before."""
+
+
+@pytest.mark.parametrize("state", [None, *DOWN])
 def test_what_was_given_up_is_placed_again_where_it_stands(state: ResidencyState | None) -> None:
     made = given_up(lone(state))
     assert decisions(made) == ["place c/1 -> ant"]
@@ -57,11 +61,11 @@ def test_what_was_given_up_is_placed_again_where_it_stands(state: ResidencyState
     assert made.decisions_digest != lone(state).but(parent=None).plan().decisions_digest, "not the first one's name"
 
 
-ALIVE = tuple(s for s in ResidencyState if s in LIVE_STATES and s is not ResidencyState.FAILED)
+ALIVE = tuple(s for s in ResidencyState if s in LIVE_STATES and s not in DOWN)
 
 
 @pytest.mark.parametrize("state", ALIVE)
-def test_what_may_still_be_alive_is_never_started_again(state: ResidencyState) -> None:
+def test_what_may_still_serve_is_never_started_again(state: ResidencyState) -> None:
     assert given_up(lone(state)).to_do == ()
 
 
