@@ -120,7 +120,7 @@ def test_observe_takes_back_what_no_host_has_heard_yet(fleet: Office) -> None:
     fleet.want(tiny=2)
     mode.write_text(AUTOMATIC.replace("mode: automatic", "mode: observe").replace("    automatic:", "    # automatic:"))
     observed = stage.commit("Only look")
-    stage.until("the commit is in force", lambda: fleet.story.status()["intent"]["commit"] == observed)
+    stage.until("the commit is in force", lambda: fleet.story.status()["intent"].get("commit") == observed)
     for host in HOSTS:
         fleet.story.start_agent(host)
     stage.until("the bystander is ready", lambda: fleet.is_so(keep=1, tiny=0))
