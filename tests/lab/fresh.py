@@ -1,9 +1,10 @@
-"""The batch of 300 seeds that a test run goes through: the one that holds, or one that nobody has run yet.
+"""The batch of 300 seeds that a test run goes through: which of them nobody has run yet.
 
-By itself it is always the same one, so that a change that breaks a rule is told from a new finding: of new whole fleets
-hunts find one in some hundreds that breaks a rule. With
-GRIDOPS_LAB_BATCH=commit the seeds are new with each commit, named by the tree that is checked out, and the run says
-their number: GRIDOPS_LAB_BATCH=NUMBER plays that batch again anywhere.
+The 240 of the talk are new with each commit, named by the tree that is checked out: hunts of thousands found nothing in
+them. The 60 of whole fleets are by themselves always the same, so that a change that breaks a rule is told from a new
+finding: of new whole fleets hunts find one in some hundreds that breaks a rule. GRIDOPS_LAB_BATCH=commit makes both
+new, GRIDOPS_LAB_BATCH=held neither. The run says the number of its batch: GRIDOPS_LAB_BATCH=NUMBER plays it again
+anywhere, in both worlds.
 """
 
 from __future__ import annotations
@@ -24,28 +25,40 @@ SPAN = 1_000_000
 HERE = Path(__file__).parent
 
 
-def _batch() -> int | None:
-    asked = os.environ.get("GRIDOPS_LAB_BATCH", "")
-    if asked != "commit":
-        return int(asked) % SPAN if asked.isdigit() else None
-    tree = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=HERE, capture_output=True, text=True, check=True)
+def _batch(by_itself: str) -> int | None:
+    """The number of a new batch; None for the seeds that hold."""
+    asked = os.environ.get("GRIDOPS_LAB_BATCH", "") or by_itself
+    return int(asked) % SPAN if asked.isdigit() else _of_the_tree() if asked == "commit" else None
+
+
+def _of_the_tree() -> int | None:
+    """Named by what is checked out; None where that is no git checkout."""
+    asks = ["git", "rev-parse", "HEAD^{tree}"]
+    try:
+        tree = subprocess.run(asks, cwd=HERE, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
     return int(tree.stdout[:12], 16) % SPAN
 
 
-BATCH = _batch()
+NEW = {TALKS: _batch("commit"), FLEETS: _batch("held")}
+"""By the first of the seeds that hold: the batch that is run instead of them."""
 
 
 def header() -> str:
     """One line for the top of a test run."""
-    if BATCH is None:
+    talks, fleets = NEW[TALKS], NEW[FLEETS]
+    if talks is None:
         return "lab: the 300 seeds that hold (new ones with each commit: GRIDOPS_LAB_BATCH=commit)"
-    return f"lab: batch {BATCH} of 300 new seeds (the same ones again: GRIDOPS_LAB_BATCH={BATCH})"
+    what = "240 new seeds of the talk, 60 whole fleets that hold" if fleets is None else "300 new seeds"
+    return f"lab: batch {talks}, {what} (the same ones again: GRIDOPS_LAB_BATCH={talks})"
 
 
 def seeds(held: int, count: int, part: int) -> range:
     """`count` seeds of the batch; each part gives others. `held` is the first of those that hold. No new batch shares
     a seed with another one, nor with small numbers."""
-    first = held if BATCH is None else (SPAN + BATCH) * 1_000
+    batch = NEW[held]
+    first = held if batch is None else (SPAN + batch) * 1_000
     return range(first + part * count, first + (part + 1) * count)
 
 
