@@ -7,6 +7,8 @@ made to hold. Whoever gives memory back too early is found by it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gridops.base.ids import ConfigName, Digest, EngineName, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.controller.core import rows as r
 from gridops.controller.core.observe import unseen_success
@@ -47,6 +49,8 @@ class SenderHead(Head):
 
     def __init__(self, around: Surroundings) -> None:
         self._wishes = Dice(around.options.seed, "wishes")
+        self.replaced: Callable[[], None] = _nobody
+        """Called when the journal is another one than before: whoever reads its rows begins anew."""
         super().__init__(around)
 
     def opened(self, opening: Opening) -> Controller:
@@ -73,6 +77,7 @@ class SenderHead(Head):
         self.platter.term = rows[-1][1]
         self.around.trace.add("controller", f"is restored to row {len(rows)}")
         self.around.trace.saw("restored from an old journal")
+        self.replaced()
         self._gone(RuntimeError("its machine was replaced"))
 
     def _rebuild(self, controller: Controller) -> None:
@@ -84,6 +89,8 @@ class SenderHead(Head):
         self.current = self.planning = None
         self.platter.rows.clear()
         self.platter.saved = None
+        # What was numbered before and no host has decided goes by a term that no host obeys any more.
+        self.replaced()
         rows: list[r.Row] = [r.Started(version="lab")]
         rows += [r.RootTaken(version=n, text=text) for n, text in enumerate(state.roots, 1)]
         rows.append(r.IntentAccepted(commit=accepted.commit, subject="again", desired=accepted.desired))
@@ -142,6 +149,10 @@ class SenderHead(Head):
 
 
 OPEN_MOST = 6
+
+
+def _nobody() -> None:
+    """Nobody reads along."""
 
 
 def _starts(outbox: Outbox) -> list[ob.Entry]:

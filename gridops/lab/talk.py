@@ -21,7 +21,8 @@ class Talk(Stage):
         return self.sender
 
     def begin(self) -> None:
-        self.nemesis.every(self.options.restore_every_ms, self._restore)
+        self.sender.replaced = self._forget
+        self.nemesis.every(self.options.restore_every_ms, self.sender.restore)
 
     def calm_down(self) -> None:
         """Nothing more is sent: the head is kind."""
@@ -33,7 +34,6 @@ class Talk(Stage):
         """A journal that was replaced is an alarm in itself, until somebody has looked."""
         return False
 
-    def _restore(self) -> None:
-        self.sender.restore()
+    def _forget(self) -> None:
         self.auditor.forget()
         self.acceptance.forget_rows()
