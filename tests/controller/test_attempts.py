@@ -21,7 +21,7 @@ from gridops.planner.constants import LEAVE_AFTER
 from gridops.planner.planner import Inputs
 from gridops.protocol.messages import Outcome
 from tests.controller.fleet import AUTOMATIC, DEFAULT, Desk, Fleet, mode, profile
-from tests.controller.test_memory import same
+from tests.controller.replayed import same
 
 REPAIR_ALONE = mode("{mode: automatic, automatic: {allow: [repair]}}")
 GROWTH_ALONE = mode("{mode: automatic, automatic: {allow: [scale_up]}}")

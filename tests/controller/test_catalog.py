@@ -20,7 +20,7 @@ from gridops.trust.keys import PersonSigner
 from gridops.trust.release import seal_catalog
 from gridops.trust.root import RoleName, seal_root
 from tests.controller.fleet import Desk, mode, profile
-from tests.controller.test_memory import same
+from tests.controller.replayed import same
 from tests.trust import catalogs
 
 FILE = "policies/trust/catalog.json"

@@ -6,7 +6,7 @@ import pytest
 
 from gridops.model.action import Drain
 from tests.controller.fleet import POLICIES, Fleet, profile
-from tests.controller.test_memory import same
+from tests.controller.replayed import same
 from tests.controller.test_reconcile import WIDE, started
 
 OTHER = "sha256:" + "cd" * 32

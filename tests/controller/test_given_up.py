@@ -16,7 +16,7 @@ from gridops.model.plan import CauseKind, DecisionKind
 from gridops.model.policy import ActionClass, Risk
 from gridops.model.snapshot import ResidencyState
 from tests.controller.fleet import AUTOMATIC, DEFAULT, OBSERVE, Desk, Fleet, mode, profile
-from tests.controller.test_memory import same
+from tests.controller.replayed import same
 
 DAY_MS = 25 * 3_600_000
 HERE = profile() + "placement: {allow_hosts: [alpha]}\n"

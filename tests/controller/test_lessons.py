@@ -20,7 +20,7 @@ from gridops.planner.learned import revision_of
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import Outcome, Receipt, Term
 from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, SHA, Desk, Fleet
-from tests.controller.test_memory import same
+from tests.controller.replayed import same
 from tests.controller.test_reconcile import warm
 from tests.planner.fleet import config as one
 

@@ -17,7 +17,7 @@ from gridops.trust.keys import MachineSigner
 from gridops.trust.root import Root, RootChain, seal_root, walk
 from gridops.trust.tls import TlsIdentity, self_signed
 from tests.controller.fleet import Desk
-from tests.controller.test_memory import same
+from tests.controller.replayed import same
 
 NEXT = b"n" * 32
 Amend = Callable[[RootChain, int], Root]

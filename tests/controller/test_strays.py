@@ -13,8 +13,8 @@ from gridops.model.snapshot import ResidencyState
 from gridops.planner.check import check
 from gridops.planner.planner import plan
 from tests.controller.fleet import Desk, Fleet, mode, profile
+from tests.controller.replayed import same
 from tests.controller.test_given_up import DAY_MS, candidate, loses, serving
-from tests.controller.test_memory import same
 from tests.controller.test_plans_alike import alike
 
 OTHER = Digest("sha256:" + "e" * 64)

@@ -23,8 +23,8 @@ from gridops.model.snapshot import HostState, Residency, ResidencyState
 from gridops.protocol.messages import Inventory, Outcome, Transfer
 from gridops.protocol.outbox import new_outbox
 from tests.controller.fleet import Desk, Fleet
+from tests.controller.replayed import same
 from tests.controller.scripted_agent import _running
-from tests.controller.test_memory import same
 from tests.controller.test_reconcile import WIDE, held, slow, started
 from tests.protocol import build as b
 
