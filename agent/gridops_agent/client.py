@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from gridops.base import limits
+from gridops.base.codes.control import NOT_READY
 from gridops.base.errors import BadSetup, Refusal, Unreachable
 from gridops.base.record import Malformed, from_data, to_data
 from gridops.protocol.messages import Beat, JoinReply
@@ -20,7 +21,6 @@ from gridops_agent.hearsay import document
 
 _TIMEOUT = httpx.Timeout(20.0, connect=5.0)
 _ANSWER_BYTES = limits.DIRECTIVE_BYTES * 2
-NOT_ADMITTED = "not_admitted"
 _KEPT_S = 70.0
 """So long the connection is kept for the next heartbeat: longer than the longest pause between two, and a little less
 than the controller keeps it. The library's own five seconds would shake hands anew for every heartbeat."""
@@ -121,10 +121,12 @@ def _foreign(error: BaseException | None) -> bool:
 
 def _refused(url: str, status: int, document: Any) -> Refusal | Unreachable:
     error = document.get("error") if isinstance(document, dict) else None
-    if status >= 500 or not isinstance(error, dict) or not isinstance(error.get("code"), str):
+    code = error.get("code") if isinstance(error, dict) else None
+    # A controller without a valid commit says 503 as a proxy would that cannot reach it; the code tells them apart.
+    if not isinstance(error, dict) or not isinstance(code, str) or (status >= 500 and code != NOT_READY.code):
         return Unreachable(f"the controller at {url} answered with status {status}")
     return Refusal(
-        error["code"],
+        code,
         str(error.get("message", "refused by the controller")),
         evidence=_lines(error.get("evidence")),
         hints=_lines(error.get("hints")),

@@ -15,15 +15,11 @@ from gridops.base.codes import host as codes
 from gridops.base.errors import EdgeError, Refusal
 from gridops_agent.alarms import Alarms
 from gridops_agent.beats import Beats
-from gridops_agent.client import NOT_ADMITTED
 from gridops_agent.clock import SystemClock
+from gridops_agent.core import pace
 from gridops_agent.core.report import Readings
 from gridops_agent.ledger import Unwritable
 
-PENDING_S = 1.0
-RETRY_S = (1.0, 30.0)
-POLL_S = (0.1, 60.0)
-"""What of a controller's wish for the next heartbeat is followed."""
 BEAT_GAP_S = 0.1
 
 
@@ -49,6 +45,8 @@ class Talk:
         self._topics = topics
         self._wake = asyncio.Event()
         self._said = asyncio.Event()
+        self.pace = pace.Pace()
+        """When it asks again."""
         self.word = "not yet asked"
         """`fresh`, `pending` (not admitted yet) or why the controller does not answer."""
         self.heard_ms: int | None = None
@@ -60,41 +58,38 @@ class Talk:
 
     async def run(self, went_round: Callable[[], None] = lambda: None) -> None:
         """Talk for ever."""
-        failures = 0
         while True:
             self._wake.clear()
             went_round()
-            wait_s = await self.attempt()
-            failures = 0 if wait_s is not None else failures + 1
-            if wait_s is None:
-                wait_s = min(RETRY_S[1], RETRY_S[0] * 2 ** min(failures - 1, 5))
+            self.pace = await self.attempt()
+            wait_s = self.pace.wait_ms / 1000
             self._topics.show(self.word)
             await asyncio.sleep(BEAT_GAP_S)
             with contextlib.suppress(TimeoutError):
-                # News wakes us early, except when nobody answers: then it would only be told to the wall.
-                await asyncio.wait_for(self._wake.wait() if failures == 0 else asyncio.sleep(wait_s + 1), wait_s)
+                await asyncio.wait_for(self._wake.wait() if self.pace.wakes else asyncio.sleep(wait_s + 1), wait_s)
 
-    async def attempt(self) -> float | None:
-        """Seconds to the next heartbeat; None when the controller did not answer as it should."""
+    async def attempt(self) -> pace.Pace:
+        """One heartbeat, whatever comes of it, and the pace from then on."""
         alarms = self._topics.alarms
         try:
             return await self.beat()
         except Refusal as refusal:
-            if refusal.code == NOT_ADMITTED:
+            if refusal.code == pace.NOT_ADMITTED:
                 self.word = "pending: not admitted yet"
-                return PENDING_S
-            self.word = f"refused: {refusal.message}"
-            alarms.warn(refusal.code, refusal.message, until_heard=True)
+            else:
+                self.word = f"refused: {refusal.message}"
+                alarms.warn(refusal.code, refusal.message, until_heard=True)
+            return pace.refused(self.pace, refusal.code)
         except Unwritable as error:
             # The heartbeat went out and shows the alarm; what the directive wanted will be wanted again.
             self.word = error.message
             alarms.warn(codes.LEDGER_UNWRITABLE.code, error.message)
         except EdgeError as error:
             self.word = error.message
-        return None
+        return pace.unanswered(self.pace)
 
-    async def beat(self) -> float:
-        """One heartbeat; seconds until the next one is wanted. Raises what `beats` raises."""
+    async def beat(self) -> pace.Pace:
+        """One heartbeat that is answered, and the pace that is wanted. Raises what `beats` raises."""
         topics = self._topics
         away = topics.away()
         directive = await self._beats.beat(topics.readings, topics.version)
@@ -102,7 +97,7 @@ class Talk:
             self._said.set()
         self.word, self.heard_ms = "fresh", self._clock.wall_ms()
         topics.alarms.heard()
-        return max(POLL_S[0], min(POLL_S[1], directive.next_poll_ms / 1000))
+        return pace.answered(self.pace, directive.next_poll_ms)
 
     async def say_away(self) -> None:
         """Wait until the controller has answered a heartbeat that tells whether this host is away."""

@@ -127,8 +127,12 @@ class Callers:
                         raise Broken("S14", f"the status says that {host} serves {line.profile}, and {host} did not")
 
 
-def ready_in(beat: str) -> frozenset[ProfileName]:
+def ready_in(word: Heartbeat) -> frozenset[ProfileName]:
     """Of which models a host said in its heartbeat that it serves them."""
-    sealed = json.loads(from_bytes(Beat, beat.encode()).heartbeat)
-    word = from_bytes(Heartbeat, b64decode(sealed["payload"]))
     return frozenset(r.profile for r in word.inventory.residencies if r.state is ResidencyState.READY)
+
+
+def word_in(beat: str) -> Heartbeat:
+    """The heartbeat as it came over the wire, unproved."""
+    sealed = json.loads(from_bytes(Beat, beat.encode()).heartbeat)
+    return from_bytes(Heartbeat, b64decode(sealed["payload"]))

@@ -26,9 +26,10 @@ from gridops.controller.writer import Lost, Stuck
 from gridops.files.projection import PlanBranch
 from gridops.lab.agenda import Agenda, MachineClock
 from gridops.lab.broken import Broken
-from gridops.lab.callers import ready_in
+from gridops.lab.callers import ready_in, word_in
 from gridops.lab.dice import Dice
 from gridops.lab.disk import Authority, Journal, Platter
+from gridops.lab.net import refusal
 from gridops.lab.options import Options
 from gridops.lab.strikes import Crashed, Strikes
 from gridops.lab.trace import Trace
@@ -80,7 +81,7 @@ class Surroundings:
     """The root documents at the newest commit."""
     machine: MachineSigner
     down: Callable[[HostId, str], None]
-    """Takes a directive to a host."""
+    """Takes a directive, or a refusal, to a host."""
     tip: Callable[[], CommitId]
     """The newest commit."""
     read: Callable[[CommitId, Base], Found]
@@ -100,7 +101,7 @@ class Head:
         self.asleep: list[Controller] = []
         self.kind = False
         self.said: dict[HostId, frozenset[ProfileName]] = {}
-        """Who said to serve what, in the newest heartbeat that was heard."""
+        """Who said to serve what, in the newest heartbeat that was taken in."""
         self.twins: list[Controller] = []
         """Those awake that do not know yet that another has taken over."""
         self._twins = Dice(around.options.seed, "twins")
@@ -225,14 +226,17 @@ class Head:
             return
         try:
             answered = self.guarded(controller, lambda: controller.beat(from_bytes(Beat, text.encode())))
-        except Refusal as refusal:
-            self.around.trace.add("controller", f"refuses a beat of {host}: {refusal.code}")
-            self.around.trace.saw(refusal.code)
+        except Refusal as no:
+            self.around.trace.add("controller", f"refuses a beat of {host}: {no.code}")
+            self.around.trace.saw(no.code)
+            self.around.down(host, refusal(word_in(text).nonce, no.code))
             return
         if answered is None:
             return
-        if self.around.options.ask_every_ms:
-            self.said[host] = ready_in(text)
+        heard = controller.soft.hosts.get(host)
+        # An old word may be answered, and says nothing of now: who serves is asked of the one that was taken in.
+        if self.around.options.ask_every_ms and heard is not None and heard.heartbeat == word_in(text):
+            self.said[host] = ready_in(heard.heartbeat)
         self.around.down(host, answered.directive)
         if answered.news and not self._soon:
             self._soon = True
@@ -242,7 +246,10 @@ class Head:
         """Whoever does not know yet that another has taken over answers too; what it would write ends it."""
         try:
             answered = twin.beat(from_bytes(Beat, text.encode()))
-        except (Refusal, Crashed, Lost):
+        except Refusal as no:
+            self.around.down(host, refusal(word_in(text).nonce, no.code))
+            return
+        except (Crashed, Lost):
             return  # it tries to write before long
         self.around.trace.saw("two controllers answered")
         self.around.down(host, answered.directive)

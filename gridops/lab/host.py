@@ -19,7 +19,7 @@ from gridops.lab.callers import LabFront
 from gridops.lab.dice import Dice
 from gridops.lab.disk import Ledger
 from gridops.lab.lines import Lines
-from gridops.lab.net import Net
+from gridops.lab.net import Net, refusal_in
 from gridops.lab.options import Options
 from gridops.lab.procs import Processes
 from gridops.lab.strikes import Crashed, Strikes
@@ -34,6 +34,7 @@ from gridops.protocol.open import open_directive
 from gridops.trust.envelope import seal_record
 from gridops.trust.keys import MachineSigner
 from gridops.trust.root import RootChain, genesis
+from gridops_agent.core import pace
 from gridops_agent.core.events import (
     Act,
     AwaitListed,
@@ -62,7 +63,6 @@ SIGNED_CONTEXT = 2048
 CPU0 = DeviceId("cpu0")
 WAIT_MS = 10_000
 """So long an answer is waited for."""
-RETRY_MS = (1_000, 31_000)
 GAP_MS = 500
 WATCH_MS = 500
 AWAY_MS = (500, 20_000)
@@ -120,7 +120,7 @@ class LabHost:
         self._late: list[Callable[[], None]] = []
         """What would have happened while the machine slept."""
         self._turn = 0
-        self._failures = 0
+        self._pace = pace.Pace()
         self._waiting = self._news = False
         self._guarded(self._begin)
 
@@ -248,6 +248,7 @@ class LabHost:
     def _begin(self) -> None:
         self.up = True
         self.lines, self.work, self.front = Lines(), Work(self), LabFront(self)
+        self._pace = pace.Pace()
         self._waiting = self._news = False
         kept = self.ledger.kept
         if kept.commands:
@@ -280,7 +281,7 @@ class LabHost:
     def _beat_soon(self) -> None:
         if self._waiting:
             self._news = True
-        elif self._failures == 0:
+        elif self._pace.wakes:
             self._talk_in(GAP_MS)
 
     def _talk_in(self, delay_ms: int) -> None:
@@ -295,7 +296,7 @@ class LabHost:
 
     def _beat(self) -> None:
         if self._waiting:  # nobody answered the last one
-            self._failures += 1
+            self._pace = pace.unanswered(self._pace)
         nonce = self.dice.token()
         self.session = fresh.ask(self.session, nonce, self.clock.monotonic_ms())
         word = heartbeat(self.host, self.session, nonce, self.now(), "lab", self._readings())
@@ -305,12 +306,17 @@ class LabHost:
         )
         self._waiting = True
         self.around.net.send(self.name, True, to_bytes(said).decode(), lambda text: self.around.up(self.name, text))
-        self._talk_in(WAIT_MS + min(RETRY_MS[1], RETRY_MS[0] << min(self._failures, 5)))
+        self._talk_in(WAIT_MS + pace.unanswered(self._pace).wait_ms)
 
     def hear(self, envelope: str) -> None:
-        """Something came down the wire."""
-        if self.up:
+        """Something came down the wire. A refusal is no envelope: HTTPS ties it to the heartbeat that it answers."""
+        if not self.up:
+            return
+        no = refusal_in(envelope)
+        if no is None:
             self._guarded(lambda: self._hear(envelope))
+        elif no[0] == self.session.nonce:
+            self._guarded(lambda: self._refused(no[1]))
 
     def _hear(self, envelope: str) -> None:
         before = self.ledger.kept
@@ -322,15 +328,22 @@ class LabHost:
             self.say(f"refuses a directive: {refusal.code}")
             self.around.trace.saw(refusal.code)
             return
-        self._waiting, self._failures = False, 0
+        self._waiting, self._pace = False, pace.answered(self._pace, directive.next_poll_ms)
         try:
             self.tell_once(Heard(directive, floor_ms=self.session.floor_ms, epoch=self.session.epoch))
         except Failed as full:
             self.say(f"takes nothing in: {full.message}")
             self._waiting = True  # as good as no answer
             return
+        self._wait()
+
+    def _refused(self, code: str) -> None:
+        self._waiting, self._pace = False, pace.refused(self._pace, code)
+        self._wait()
+
+    def _wait(self) -> None:
         news, self._news = self._news, False
-        self._talk_in(GAP_MS if news else max(100, directive.next_poll_ms))
+        self._talk_in(GAP_MS if news and self._pace.wakes else self._pace.wait_ms)
 
     def _opened(self, envelope: str) -> Directive:
         directive = open_directive(envelope, self.host.chain.keys("controller"))

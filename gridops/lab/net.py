@@ -16,6 +16,7 @@ from gridops.lab.options import Options
 KEPT = 200
 """So many old messages per way may be replayed."""
 TAIL_MS = 20_000
+_NO = "refused: "
 
 
 @dataclass(slots=True)
@@ -69,3 +70,14 @@ class Net:
 
     def _way(self, host: HostId, up: bool) -> _Way:
         return self._ways.setdefault((host, up), _Way())
+
+
+def refusal(nonce: str, code: str) -> str:
+    """What a controller says to a heartbeat that it does not take, as one text on the wire."""
+    return f"{_NO}{nonce} {code}"
+
+
+def refusal_in(text: str) -> tuple[str, str] | None:
+    """Nonce and code of a refusal; None where the text is none."""
+    nonce, _, code = text.removeprefix(_NO).partition(" ")
+    return (nonce, code) if text.startswith(_NO) else None

@@ -20,7 +20,7 @@ from gridops.lab.head import Head
 from gridops.lab.head import Surroundings as HeadSurroundings
 from gridops.lab.host import LabHost, Surroundings
 from gridops.lab.nemesis import Nemesis
-from gridops.lab.net import Net
+from gridops.lab.net import Net, refusal_in
 from gridops.lab.options import Options
 from gridops.lab.people import Keys, Repository
 from gridops.lab.pusher import Thief
@@ -181,6 +181,6 @@ class Stage(ABC):
         return self._quiet is not None and now_ms - self._quiet[0] >= self.quiet_ms
 
     def _down(self, host: HostId, text: str) -> None:
-        if not self.nemesis.healed:
+        if not self.nemesis.healed and refusal_in(text) is None:
             text = self._forger.passes_on(host, self._thief.passes_on(text))
         self.net.send(host, False, text, self.hosts[host].hear)

@@ -37,6 +37,8 @@ class Desk:
     changes: dict[str, Any] = field(default_factory=dict)
     raw: Any = None
     secret: bytes = b"s" * 32
+    no: tuple[int, str] | None = None
+    """Status and code with which it refuses each heartbeat."""
     hosts: list[dict[str, Any]] = field(default_factory=list)
     """What its status says of hosts."""
 
@@ -47,6 +49,9 @@ class Desk:
         key = parse_key(self.site.host_key)
         heartbeat = open_heartbeat(beat.heartbeat, key)
         self.beats.append(heartbeat)
+        if self.no is not None:
+            status, code = self.no
+            return web.json_response({"error": {"code": code, "message": "not this one"}}, status=status)
         if not self.admitted:
             error = {"code": "not_admitted", "message": "the key is not committed yet"}
             return web.json_response({"error": error}, status=403)

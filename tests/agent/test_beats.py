@@ -137,11 +137,11 @@ async def test_a_controller_that_answers_well_again_ends_what_was_said_against_i
         async with desk.site.agent() as agent:
             for days in (2, 3):
                 desk.changes = {"now_ms": wall_ms() + days * DAY, "expires_ms": wall_ms() + (days + 1) * DAY}
-                assert await agent.talk.attempt() is None
+                assert (await agent.talk.attempt()).failures == 1
             (alarm,) = agent.alarms.now()
             assert alarm.startswith("clock_disagrees: ")
             desk.changes = {}
-            assert await agent.talk.attempt() is not None
+            assert (await agent.talk.attempt()).failures == 0
             assert desk.beats[-1].alarms == (alarm,), "it was told"
             assert agent.alarms.now() == ()
 
@@ -151,17 +151,38 @@ async def test_the_alarm_about_a_former_term_ends_when_a_good_term_is_obeyed_aga
         desk.site.config = replace(desk.site.config, controller=url)
         async with desk.site.agent() as agent:
             desk.changes = {"term": Term(epoch=1, counter=9)}
-            assert await agent.talk.attempt() is not None
+            assert (await agent.talk.attempt()).failures == 0
             desk.changes = {"term": Term(epoch=1, counter=8)}
-            assert await agent.talk.attempt() is None
+            assert (await agent.talk.attempt()).failures == 1
             (alarm,) = agent.alarms.now()
             assert alarm.startswith("stale_term: ")
             assert agent.talk.word.startswith("refused: ")
             desk.changes = {"term": Term(epoch=1, counter=10)}
-            assert await agent.talk.attempt() is not None
+            assert (await agent.talk.attempt()).failures == 0
             assert desk.beats[-1].alarms == (alarm,), "it was told"
             assert agent.alarms.now() == ()
             assert agent.talk.word == "fresh"
+
+
+@pytest.mark.parametrize(
+    ("no", "failures"),
+    [((409, "replayed"), 0), ((503, "not_ready"), 0), ((409, "bad_signature"), 2), ((503, "replayed"), 2)],
+    ids=lambda v: str(v),
+)
+async def test_a_controller_that_lives_is_asked_at_the_usual_pace_whatever_it_refuses_for_now(
+    desk: Desk, no: tuple[int, str], failures: int
+) -> None:
+    async with listening(desk) as url:
+        desk.site.config = replace(desk.site.config, controller=url)
+        async with desk.site.agent() as agent:
+            desk.no = no
+            work = asyncio.ensure_future(agent.talk.run())
+            await until(lambda: len(desk.beats) >= 2)
+            await until(lambda: agent.talk.pace.failures >= failures)
+            assert agent.talk.pace.wakes is (failures == 0)
+            desk.no = None
+            await until(lambda: agent.talk.word == "fresh")
+            work.cancel()
 
 
 async def test_an_hour_between_the_clocks_is_no_reason_to_stop(desk: Desk) -> None:

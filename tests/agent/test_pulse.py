@@ -73,7 +73,7 @@ async def test_one_loop_that_hangs_starves_the_watchdog(
 ) -> None:
     monkeypatch.setattr(pulses, "PATIENCE_S", 1.0)
     monkeypatch.setattr("gridops_agent.shell.MEASURE_S", 0.1)
-    monkeypatch.setattr("gridops_agent.talk.RETRY_S", (0.1, 0.1))
+    monkeypatch.setattr("gridops_agent.core.pace.RETRY_MS", (100, 100))
     monkeypatch.setattr("gridops_agent.protect.TICK_S", 0.1)
     async with site.agent() as agent:
         work = await running(agent, systemd)

@@ -12,7 +12,7 @@ from gridops.controller.core.pace import BUSY_POLL_MS, busy_ms, calm_ms, longest
 from gridops.files.pace import LONGEST_MS, interval_ms, paced
 from gridops.model.fleet import Host, HostClass
 from gridops.model.policy import Heartbeat, PlanningPolicy
-from gridops_agent.talk import POLL_S
+from gridops_agent.core.pace import POLL_MS
 from tests.controller.fleet import Desk
 
 BEAT = Heartbeat()
@@ -108,4 +108,4 @@ def test_who_has_nothing_to_do_any_more_leaves_the_crowd(desk: Desk) -> None:
 
 
 def test_agents_follow_the_longest_wish() -> None:
-    assert POLL_S[1] * 1_000 == limits.POLL_MOST_MS
+    assert POLL_MS[1] == limits.POLL_MOST_MS

@@ -14,7 +14,7 @@ from gridops.controller.together import AT_ONCE, Together
 from gridops.controller.writer import Lost
 from gridops.protocol.messages import Beat
 from gridops_agent.client import _KEPT_S
-from gridops_agent.talk import POLL_S
+from gridops_agent.core.pace import POLL_MS
 from tests.controller.fleet import Desk
 
 
@@ -96,7 +96,7 @@ def test_no_step_takes_more_than_its_bound_and_nobody_is_left_behind() -> None:
 
 
 def test_a_connection_outlives_the_pause_between_two_heartbeats_on_both_sides() -> None:
-    assert POLL_S[1] < _KEPT_S < http.KEPT_S
+    assert POLL_MS[1] / 1_000 < _KEPT_S < http.KEPT_S
 
 
 def test_a_process_that_may_open_few_files_asks_for_more_or_takes_fewer_connections(
