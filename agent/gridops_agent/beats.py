@@ -16,6 +16,7 @@ from gridops.base import limits
 from gridops.base.codes import trust as codes
 from gridops.base.errors import Refusal, Unreachable
 from gridops.protocol import fresh, receipts
+from gridops.protocol.binding import KIND, bind
 from gridops.protocol.messages import Beat, Directive
 from gridops.protocol.open import open_directive
 from gridops.trust.envelope import seal_record
@@ -57,6 +58,9 @@ class Beats:
         self._asking: asyncio.Future[str] | None = None
         self.deaf = False
         """True with a damaged ledger: grants are not even looked at."""
+        self.front: tuple[str, str] | None = None
+        """Address and certificate (PEM) of this host's front; None while there is none."""
+        self._asked_for_binding = False
 
     async def close(self) -> None:
         if self._controller is not None:
@@ -68,7 +72,7 @@ class Beats:
         clock, host = self._hours.clock, self._memory.host
         nonce = secrets.token_hex(16)
         self._hours.session = fresh.ask(self._hours.session, nonce, clock.monotonic_ms())
-        word = heartbeat(host, self._hours.session, nonce, self._hours.now_ms(), version, readings())
+        word = heartbeat(host, self._hours.session, nonce, self._hours.now_ms(), version, self._bound(readings()))
         said = Beat(
             heartbeat=seal_record("heartbeat", word, self._signer),
             receipts=tuple(seal_record("receipt", r, self._signer) for r in receipts.owed(host.receipts)),
@@ -90,9 +94,18 @@ class Beats:
         )
         if self.deaf:
             directive = replace(directive, grants=(), acked_rseq=host.receipts.acked)
+        self._asked_for_binding = bool(directive.wants_binding)
         session = self._hours.session
         await self._effects.tell_once(Heard(directive, floor_ms=session.floor_ms, epoch=session.epoch))
         return directive
+
+    def _bound(self, readings: Readings) -> Readings:
+        """With this host's signed word on its front, where the controller has just asked for it."""
+        if self.front is None or not self._asked_for_binding:
+            return readings
+        fence = self._memory.host.fence
+        said = bind(fence.fleet, fence.host, *self.front, self._hours.now_ms())
+        return replace(readings, binding=seal_record(KIND, said, self._signer))
 
     async def _asked(self, controller: Controller, said: Beat) -> str:
         asking = self._asking = asyncio.ensure_future(controller.beat(said))

@@ -23,7 +23,9 @@ class Opened:
 
     endpoint: str
     certificate: str
-    """Its fingerprint, as clients pin it."""
+    """Its fingerprint, as heartbeats say it."""
+    pem: str
+    """The certificate itself, as a binding states it for clients to pin."""
 
 
 async def open_front(config: Config, ledger: Ledger, front: Front) -> Opened:
@@ -41,4 +43,5 @@ async def open_front(config: Config, ledger: Ledger, front: Front) -> Opened:
     if port == 0 and kept != str(opened):
         ledger.keep_note(_PORT, str(opened))
     shown = f"[{address}]" if ":" in address else address
-    return Opened(f"https://{shown}:{opened}", fingerprint(config.front_cert.read_text("ascii")))
+    pem = config.front_cert.read_text("ascii")
+    return Opened(f"https://{shown}:{opened}", fingerprint(pem), pem)

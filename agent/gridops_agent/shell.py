@@ -114,6 +114,7 @@ class Agent:
         self._converse(signer)
         self._stack.push_async_callback(self.front.close)
         self.opened = await open_front(self.config, self._ledger, self.front)
+        self.beats.front = (self.opened.endpoint, self.opened.pem)
         mirror = await open_mirror(self.config, self._artifacts)
         if mirror is not None:
             self._stack.push_async_callback(mirror.close)

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import ssl
 import threading
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 import httpx
 
 from examples.demo.stage import NotReal
+from gridops.trust.tls import pinned_client_context
 
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """One host's door to its models. `fingerprint` comes from the host's signed heartbeat."""
+    """One host's door to its models. Address and certificate are those that the host signed for (`tls-binding`)."""
 
     url: str
-    fingerprint: str
+    certificate: str
     key: str
 
     def tls(self) -> ssl.SSLContext:
-        """A context that accepts exactly the certificate whose fingerprint the host signed."""
-        parts = urlsplit(self.url)
-        pem = ssl.get_server_certificate((parts.hostname or "", parts.port or 443), timeout=5)
-        found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
-        if found != self.fingerprint:
-            raise NotReal(f"the front at {self.url} shows certificate {found}, the host signed {self.fingerprint}")
-        context = ssl.create_default_context(cadata=pem)
-        context.check_hostname = False
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        return context
+        """A context that accepts exactly this certificate."""
+        return pinned_client_context((self.certificate,))
 
     def headers(self, *, with_key: bool) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.key}"} if with_key else {}

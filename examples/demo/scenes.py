@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +19,12 @@ import psutil
 from examples.demo.client import Front, Stream, text_of
 from examples.demo.stage import NotReal, Stage, free_port
 from gridops.base.errors import GridopsError
+from gridops.base.ids import HostId
 from gridops.cli.client import connect
 from gridops.cli.output import Context
+from gridops.protocol.binding import open_binding
+from gridops.protocol.messages import TlsBinding
+from gridops.trust.keys import parse_key
 
 TEMPLATE = Path(__file__).resolve().parent.parent / "quickstart"
 HOSTS = ("alpha", "beta")
@@ -53,7 +58,7 @@ class Story:
     def ready(self) -> list[dict[str, Any]]:
         """Residencies that answer, with their host."""
         return [
-            {**r, "host": h["host"], "endpoint": h.get("endpoint"), "cert": h.get("front_cert")}
+            {**r, "host": h["host"]}
             for h in self.status()["hosts"]
             for r in h["residencies"]
             if r["state"] == "ready"
@@ -62,7 +67,22 @@ class Story:
     def front(self, host: str | None = None) -> Front:
         found = next(r for r in self.ready() if host in (None, r["host"]))
         key = (self.stage.root / "controller" / "keys" / "gateway.key").read_text().strip()
-        return Front(found["endpoint"], found["cert"], key)
+        says = self.stage.until(f"{found['host']} says who answers at its front", lambda: self.binding(found["host"]))
+        return Front(says.endpoint, says.certificate, key)
+
+    def binding(self, host: str) -> TlsBinding:
+        """What a host signed about its front: proved by its key in git, whoever hands it on."""
+        try:
+            told = connect(Context(self.stage.fleet)).get("/v1/fronts")
+        except GridopsError as error:
+            raise NotReal(f"no fronts: {error.message}") from error
+        text = next((f["binding"] for f in told["fronts"] if f["host"] == host), None)
+        if text is None:
+            raise NotReal(f"{host} is not among {told['fronts']}")
+        file = (self.stage.fleet / f"fleet.d/keys/{host}.yaml").read_text()
+        key = parse_key(next(line.split()[1] for line in file.splitlines() if line.startswith("key: ")))
+        now_ms, fleet = time.time_ns() // 1_000_000, told["fleet"]
+        return open_binding(text, key, fleet=fleet, host=HostId(host), now_ms=now_ms).says
 
     def engines(self) -> dict[int, psutil.Process]:
         """Living engine processes, by what stands in their environment: the digest of the command that warmed them."""

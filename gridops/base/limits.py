@@ -50,6 +50,12 @@ and names. A host sheds what is longer and says so, a controller refuses it."""
 JOIN_BYTES = DEVICES_PER_HOST * DEVICE_BYTES + (8 << 10)
 """A join request: the devices of a machine, its runtimes and names. Anybody who reaches the port may send one, so it is
 a sixth of a heartbeat; double it: strangers cost twice as much to refuse; half: a machine of 32 devices cannot join."""
+BINDING_BYTES = 8 << 10
+"""A signed `tls-binding`: a certificate of 800 bytes, two kilobytes with its envelope; with forty names and addresses
+six. Double: a host says more in one heartbeat a day; half: a machine of many addresses is not reached."""
+BINDING_MS = 86_400_000
+"""So long a host's word on its front counts. Double: who took a front's TLS key along is believed for two days; half:
+hosts are reached twelve hours longer than their controller is."""
 DIRECTIVE_BYTES = 1 << 20
 REQUEST_BYTES = 1 << 20
 SIGNATURES = 8

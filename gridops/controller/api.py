@@ -60,6 +60,9 @@ class RunningApi:
     def status(self) -> d.StatusDoc:
         return views.status(self._controller.view())
 
+    def fronts(self) -> d.FrontsDoc:
+        return views.fronts(self._controller.view())
+
     def snapshot(self) -> d.SnapshotDoc:
         return views.snapshot(self._controller.view())
 

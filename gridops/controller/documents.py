@@ -230,6 +230,25 @@ class HostDoc:
 
 
 @record
+class FrontDoc:
+    """Where a host's engines are reached, in the host's own words: whoever connects opens them with its key in git."""
+
+    host: HostId
+    endpoint: str
+    binding: str
+    """A signed `tls-binding`, as the host made it: it states the certificate to pin."""
+    until: str
+
+
+@record
+class FrontsDoc:
+    schema: str = "gridops.fronts/1"
+    time: str
+    fleet: Digest
+    fronts: tuple[FrontDoc, ...]
+
+
+@record
 class AlarmDoc:
     key: str
     text: str

@@ -83,6 +83,17 @@ def status(view: View) -> d.StatusDoc:
     )
 
 
+def fronts(view: View) -> d.FrontsDoc:
+    """The fronts that their own hosts vouch for now. Whether a host is heard, and what it serves, is `status`'s."""
+    known = ((host, view.soft.hosts[host].binding) for host in sorted(view.soft.hosts) if view.roster.admitted(host))
+    found = tuple(
+        d.FrontDoc(host=host, endpoint=b.says.endpoint, binding=b.text, until=render_instant(b.says.not_after_ms))
+        for host, b in known
+        if b is not None and b.holds(view.now_ms)
+    )
+    return d.FrontsDoc(time=render_instant(view.now_ms), fleet=view.soft.chain.fleet, fronts=found)
+
+
 def snapshot(view: View) -> d.SnapshotDoc:
     """What the planner sees, and what it compares with."""
     books = sorted(view.state.scopes.items())

@@ -141,6 +141,8 @@ class Ability(StrEnum):
     """It keeps the signed catalog, and holds each load and start against it."""
     PROOF = "proof"
     """It verifies approvals itself, so it is shown which approved decision a command carries out."""
+    BINDING = "binding"
+    """It signs who answers at its front (`TlsBinding`) when it is asked to."""
 
 
 @record
@@ -181,6 +183,23 @@ class Inventory:
     """`Ability`s of the agent; those that a reader does not know are none to it."""
     left: bool | None = None
     """With a goodbye: it does not come back, this host has left its fleet. None: it has not."""
+    binding: str | None = None
+    """A signed `TlsBinding`, in answer to `Directive.wants_binding`. None: none was asked for."""
+
+
+@record
+class TlsBinding:
+    """A host's word on who answers at its front, as kind `tls-binding`. For a day; made and judged in `binding`."""
+
+    v: int = WIRE_VERSION
+    fleet: Digest
+    host: HostId
+    endpoint: str
+    """`https://ADDRESS:PORT`."""
+    certificate: str
+    """PEM, to be pinned. Its key is none that signs anything else."""
+    issued_ms: int
+    not_after_ms: int
 
 
 @record
@@ -251,6 +270,8 @@ class Directive:
     expires_ms: int
     catalog: str | None = None
     """Signed envelope, where the host is behind and its agent knows catalogs. Taken before the grants."""
+    wants_binding: bool | None = None
+    """True: the next heartbeat shall carry a `TlsBinding`. Said only to agents that know of it."""
 
 
 @record

@@ -61,7 +61,8 @@ class Driver:
     def say(self, *lines: str) -> None:
         """What the driver answers from now on; never half of it."""
         fresh = self.state.with_suffix(".fresh")
-        fresh.write_text("\n".join(lines) + "\n")
+        # A byte that is no text is written `\udcff`, as Python has it.
+        fresh.write_text("\n".join(lines) + "\n", "utf-8", "surrogateescape")
         fresh.replace(self.state)
 
     @property

@@ -142,4 +142,4 @@ def test_a_heartbeat_shows_no_more_files_than_it_holds() -> None:
 
 def test_a_host_without_guesses_and_transfers_says_nothing_of_them() -> None:
     said = inventory(Story().host, Readings())
-    assert (said.prefetched, said.transfers, said.abilities) == (None, None, ("catalog", "evict", "proof"))
+    assert (said.prefetched, said.transfers, said.abilities) == (None, None, ("binding", "catalog", "evict", "proof"))

@@ -38,6 +38,18 @@ def look(driver: Driver, *lines: str) -> Any:
     return driver.run(LOOK + "answer(plain(Nvml().read()))")
 
 
+@pytest.mark.parametrize("what", ["name", "uuid"])
+def test_a_card_whose_words_are_no_text_hides_neither_itself_nor_the_others(driver: Driver, what: str) -> None:
+    odd = {"uuid": "GPU-a", "name": "NVIDIA_A10"} | {what: "odd\udcff\udc80"}
+    seen = look(driver, gpu(odd["uuid"], name=odd["name"]), gpu("GPU-b"))
+    assert seen["known"] is True
+    first, second = seen["cards"]["gpu0"], seen["cards"]["gpu1"]
+    assert [c["condition"] for c in (first, second)] == ["well", "well"]
+    assert (first["total"], second["uuid"]) == (24_576, "GPU-b")
+    assert first["model" if what == "name" else what] is None
+    assert first["why"] == [f"{what}: the answer is no text"]
+
+
 def test_a_card_is_read_whole(driver: Driver) -> None:
     seen = look(
         driver,

@@ -210,7 +210,7 @@ def shown(agent: Agent) -> list[tuple[str, tuple[Digest, ...], int]]:
 async def test_a_guess_is_remembered_over_restarts_and_goes_when_told(keen: Site, origin: Origin) -> None:
     mine = (FILES, (file_of(MODEL).sha256,), len(MODEL))
     async with keen.agent() as agent:
-        assert inventory(agent.memory.host, agent._readings()).abilities == ("catalog", "evict", "proof")
+        assert inventory(agent.memory.host, agent._readings()).abilities == ("binding", "catalog", "evict", "proof")
         assert (await done(agent, keen, guess(origin))).outcome is Outcome.SUCCEEDED
         assert shown(agent) == [mine]
     async with keen.agent() as agent:

@@ -91,6 +91,9 @@ class Line:
         """One poll on its way, and its answer."""
         host = payload_of(beat.heartbeat)["host"]
         self.keep("heartbeat", host, beat.heartbeat)
+        binding = payload_of(beat.heartbeat)["inventory"].get("binding")
+        if binding is not None:
+            self.keep("tls-binding", host, binding)
         for receipt in beat.receipts:
             self.keep("receipt", host, receipt)
         answer = self.keep("directive", host, self.desk.post(beat))

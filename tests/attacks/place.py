@@ -28,6 +28,7 @@ from gridops.protocol.open import open_heartbeat
 from gridops.trust.envelope import pae, payload_type
 from gridops.trust.keys import MachineSigner
 from gridops.trust.root import RootChain
+from gridops.trust.tls import fingerprint, self_signed
 from gridops_agent.beats import Beats, SessionClock
 from gridops_agent.core.events import (
     Act,
@@ -59,10 +60,12 @@ DEVICES = (
     CPU,
     DeviceReport(id=DeviceId("gpu0"), kind=DeviceKind.GPU, total_bytes=10_000),
 )
+FRONT = self_signed(("host.example",), 1, 30).cert_pem
+WHERE = "https://host.example:8443"
 SAYS = Readings(
     runtimes=(Runtime(engine="llama.cpp", backend="cpu"),),  # type: ignore[arg-type]
-    endpoint="https://host.example:8443",
-    front_cert="0" * 64,
+    endpoint=WHERE,
+    front_cert=fingerprint(FRONT),
     disk_free_bytes=100 << 30,
 )
 
@@ -157,6 +160,7 @@ class Place:
         self.memory = Memory(self.ledger, host, self.hours.now_ms, lambda _: None)
         talk = _Talk(self.memory, self.hours, self.signer, _Ears(self), "https://controller.example")  # type: ignore[arg-type]
         talk.wire = self.wire
+        talk.front = (WHERE, FRONT)
         self.beats = talk
         self.tell(Measured(self.devices))
         found = {body: Found(gone=False, handle=held.handle) for body, held in host.held.items()}

@@ -22,8 +22,9 @@ from gridops.trust.envelope import MACHINE_KINDS, PERSON_KINDS
 from tests.attacks.line import HOSTS, Line, Message
 from tests.attacks.place import Place, payload_of
 
-KINDS = {"approval", "catalog", "directive", "grant", "heartbeat", "join", "operator", "plan", "receipt", "root"}
-NEVER_SENT = {"join-reply", "qualification", "tls-binding"}
+KINDS = {"approval", "catalog", "directive", "grant", "heartbeat", "join", "operator", "plan", "receipt", "root",
+         "tls-binding"}  # fmt: skip
+NEVER_SENT = {"join-reply", "qualification"}
 STEPS = (
     "both have spoken",
     "a stranger asked to join",

@@ -63,7 +63,7 @@ class Room:
 
     guesses: list[Prefetched] = field(default_factory=list)
     """What came on a guess and was not used."""
-    abilities: tuple[str, ...] | None = ("catalog", "evict", "proof")
+    abilities: tuple[str, ...] | None = ("binding", "catalog", "evict", "proof")
     backend: str = "cpu"
     measured: tuple[Measured, ...] | None = None
     """What its qualifications came to."""
@@ -94,6 +94,9 @@ class ScriptedAgent:
     open: dict[Digest, tuple[Body, Term]] = field(default_factory=dict)
     last: Directive | None = None
     known: KnownCatalog = NONE_KNOWN
+    binding: str | None = None
+    """What it says of its front when it is asked. None: it says nothing."""
+    certificate: str = "0" * 64
 
     def __post_init__(self) -> None:
         key = self.signer.public.text
@@ -135,6 +138,8 @@ class ScriptedAgent:
     def hear(self, envelope: str) -> Directive:
         directive = open_directive(envelope, self.chain.keys("controller"))
         self.last = directive
+        if directive.wants_binding is not None:
+            assert "binding" in (self.room.abilities or ()), "an agent of before reads no such wish"
         self.chain, self.known = walked(self.chain, self.known, directive.roots)
         if directive.catalog is not None:
             assert self.room.abilities is not None, "an agent of before reads no directive with a catalog"
@@ -187,7 +192,8 @@ class ScriptedAgent:
             cached=tuple(sorted(self.room.cached)),
             disk_free_bytes=100 * GIB,
             endpoint=f"https://{self.host}.example:8443",
-            front_cert="0" * 64,
+            front_cert=self.certificate,
+            binding=self.binding if self.last is not None and self.last.wants_binding else None,
             goodbye=self.goodbye,
             left=self.left,
             prefetched=tuple(self.room.guesses) or None,

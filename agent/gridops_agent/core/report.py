@@ -26,7 +26,7 @@ from gridops.trust.release import demanded
 from gridops_agent.core import guesses
 from gridops_agent.core.state import Held, Host
 
-ABILITIES = (Ability.CATALOG.value, Ability.EVICT.value, Ability.PROOF.value)
+ABILITIES = (Ability.BINDING.value, Ability.CATALOG.value, Ability.EVICT.value, Ability.PROOF.value)
 DETAIL = (300, 310)
 ALARM = (200, 400)
 """Characters, and bytes as JSON: a text in another script, or full of control characters, is cut earlier."""
@@ -41,6 +41,8 @@ class Readings:
     disk_free_bytes: int | None = None
     endpoint: str | None = None
     front_cert: str | None = None
+    binding: str | None = None
+    """The signed word on that certificate, where the controller has asked for it."""
     in_flight: Mapping[Digest, int] | None = None
     alarms: tuple[str, ...] = ()
     measured: tuple[Measured, ...] = ()
@@ -71,6 +73,7 @@ def inventory(host: Host, readings: Readings) -> Inventory:
         disk_free_bytes=readings.disk_free_bytes,
         endpoint=readings.endpoint,
         front_cert=readings.front_cert,
+        binding=readings.binding,
         goodbye=readings.goodbye,
         left=readings.left or None,
         measured=readings.measured or None,

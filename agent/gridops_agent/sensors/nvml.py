@@ -20,7 +20,10 @@ from gridops_agent.sensors.cards import Card, Cards, Condition
 
 REOPEN_S = 30.0
 NOT_SUPPORTED, NO_DRIVER, NO_LIBRARY, LOST, RESET, MISMATCH = 3, 9, 12, 15, 16, 18
+GARBLED = -1
+"""Not NVML's: pynvml could not make a Python value of the answer, as of a name that is no UTF-8."""
 WORDS = {
+    GARBLED: "the answer is no text",
     1: "the library was closed",
     NOT_SUPPORTED: "this card does not tell",
     4: "not permitted",
@@ -142,6 +145,8 @@ class _Look:
             code = int(error.value)
         except self._nvml.NVMLLibraryMismatchError:  # pynvml's word for a function that this driver does not have
             code = 13
+        except ValueError:
+            code = GARBLED
         self.seen.add(code)
         return None, code
 

@@ -7,6 +7,7 @@ decides what to do next.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -25,9 +26,11 @@ from gridops.controller.core.uncertain import proofs
 from gridops.model.snapshot import HostReport, HostState
 from gridops.protocol import outbox as ob
 from gridops.protocol.alarm import Alarm, alarm
+from gridops.protocol.binding import Bound, open_binding
 from gridops.protocol.messages import Ability, Grant, Heartbeat, Receipt
 from gridops.protocol.outbox import Outbox
 from gridops.protocol.pulse import Pulse, beat, in_doubt, is_of_now, told
+from gridops.trust.keys import parse_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequenc
         rows.extend(proofs(book, heartbeat))
     if book is not None and book.written_off_ms is not None:
         rows.append(r.HostBack(host=host))
-    return Said(tuple(rows), _heard(soft, heartbeat, now_ms), pulse)
+    return Said(tuple(rows), _heard(soft, host_key, heartbeat, now_ms), pulse)
 
 
 def _of_now(state: State, soft: Soft, host_key: str, heartbeat: Heartbeat) -> bool:
@@ -187,7 +190,33 @@ def _alarms(state: State, found: Sequence[Alarm], stops: bool) -> tuple[r.Row, .
     return tuple(rows)
 
 
-def _heard(soft: Soft, heartbeat: Heartbeat, now_ms: int) -> Heard:
+def wants_binding(soft: Soft, heartbeat: Heartbeat, now_ms: int) -> bool:
+    """Whether a host is to say who answers at its front: it can, and what is known of it ends soon or is nothing."""
+    inventory, heard = heartbeat.inventory, soft.hosts.get(heartbeat.host)
+    if Ability.BINDING.value not in (inventory.abilities or ()) or inventory.endpoint is None:
+        return False
+    return heard is None or heard.binding is None or heard.binding.ends_soon(now_ms)
+
+
+def _binding(soft: Soft, host_key: str, heartbeat: Heartbeat, now_ms: int) -> Bound | None:
+    """The newest binding that this host key signed and that is about the front of this heartbeat.
+
+    One that does not hold is none: nobody is sent to that front, and the host is asked again.
+    """
+    inventory, before, found = heartbeat.inventory, soft.hosts.get(heartbeat.host), None
+    if inventory.binding is not None:
+        with contextlib.suppress(Refusal):
+            fleet = soft.chain.fleet
+            key, host = parse_key(host_key), heartbeat.host
+            found = open_binding(inventory.binding, key, fleet=fleet, host=host, now_ms=now_ms)
+    for bound in (found, before.binding if before is not None else None):
+        ours = bound is not None and bound.key == host_key and bound.holds(now_ms)
+        if bound is not None and ours and bound.is_about(inventory.endpoint, inventory.front_cert):
+            return bound
+    return None
+
+
+def _heard(soft: Soft, host_key: str, heartbeat: Heartbeat, now_ms: int) -> Heard:
     inventory, before = heartbeat.inventory, soft.hosts.get(heartbeat.host)
     report = HostReport(
         host=heartbeat.host,
@@ -221,6 +250,7 @@ def _heard(soft: Soft, heartbeat: Heartbeat, now_ms: int) -> Heard:
         root_version=heartbeat.root_version,
         clock_ms=heartbeat.clock_ms,
         front_cert=inventory.front_cert,
+        binding=_binding(soft, host_key, heartbeat, now_ms),
         alarms=heartbeat.alarms,
         heartbeat=heartbeat,
     )

@@ -15,7 +15,7 @@ from gridops.base import limits
 from gridops.base.ids import HostId, ScopeName
 from gridops.controller.core import rows as r
 from gridops.controller.core.catalogs import for_host
-from gridops.controller.core.ingest import roots_for
+from gridops.controller.core.ingest import roots_for, wants_binding
 from gridops.controller.core.pace import busy_ms, calm_ms, longest_ms
 from gridops.controller.core.rights import Rights, still_right
 from gridops.controller.core.roster import Roster
@@ -134,6 +134,7 @@ def directive(state: State, roster: Roster, heartbeat: Heartbeat, answer: Answer
         next_poll_ms=busy_ms(beat, len(quick)) if busy else calm_ms(beat, heartbeat.nonce, up_ms, len(roster.hosts)),
         expires_ms=now_ms + VALID_MS,
         catalog=catalog,
+        wants_binding=wants_binding(answer.soft, heartbeat, now_ms) or None,
     )
 
 

@@ -18,6 +18,7 @@ from gridops.model.plan import Plan
 from gridops.model.policy import Automatic, Mode
 from gridops.model.snapshot import HostReport
 from gridops.planner.actions import Step
+from gridops.protocol.binding import Bound
 from gridops.protocol.messages import Heartbeat
 from gridops.protocol.pulse import Pulse
 from gridops.trust.root import RootChain
@@ -35,6 +36,8 @@ class Heard:
     root_version: int
     clock_ms: int
     front_cert: str | None
+    binding: Bound | None
+    """The host's newest signed word on who answers there; None while it has said none that is about this front."""
     alarms: tuple[str, ...]
     heartbeat: Heartbeat
     """As it was verified: a person may accept the host's account of its commands."""
