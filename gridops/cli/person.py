@@ -1,7 +1,8 @@
 """Who is calling: the fleet's roots as this checkout holds them, and the private key of the person at the keyboard.
 
 Used by every command that signs. Keys lie in `$GRIDOPS_KEYS`, else in the XDG configuration folder, one OpenSSH file
-a person, so that `ssh-keygen` reads them too. Must never print a key and never take one from a flag.
+a person, so that `ssh-keygen` reads them too; of a hardware token's key its handle, or the `.pub` file alone where an
+SSH agent holds it. Must never print a key and never take one from a flag.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from gridops.base.errors import BadSetup, Failed, Refusal
 from gridops.base.ids import PersonName
 from gridops.cli.output import Context, Usage
 from gridops.cli.standing import holds_fleet, no_fleet
+from gridops.cli.token import token_at
 from gridops.disk.keyring import read_secret
-from gridops.trust.keys import PassphraseNeeded, PersonSigner
+from gridops.trust.keys import PassphraseNeeded, PersonSigner, Signer
 from gridops.trust.root import RoleName, RootChain, genesis, walk
 
 ROOTS = Path("policies/trust/root")
@@ -51,8 +53,25 @@ def chain_of(directory: Path) -> RootChain:
         raise Refusal(error.code, f"{folder}: {error.message}", evidence=error.evidence, hints=error.hints) from error
 
 
-def load_signer(path: Path, context: Context) -> PersonSigner:
-    """The private key in a file; asks for its passphrase at a terminal. Raises BadSetup or Usage."""
+def lies_at(path: Path) -> bool:
+    """Whether a person's key can be used from here: its file, or the name of a token's key."""
+    return path.exists() or token_at(path) is not None
+
+
+def keys_at(folder: Path, pattern: str) -> tuple[Path, ...]:
+    """The keys of a folder whose names match, those of tokens among them, in order."""
+    files, tokens = folder.glob(pattern), folder.glob(pattern + ".pub")
+    return tuple(sorted({*files, *(found for p in tokens if lies_at(found := p.with_suffix("")))}))
+
+
+def load_signer(path: Path, context: Context) -> Signer:
+    """The private key in a file; asks for its passphrase at a terminal. Raises BadSetup or Usage.
+
+    A token's key is asked for when it signs (`cli.token`).
+    """
+    token = token_at(path)
+    if token is not None:
+        return token
     content = read_secret(path)
     try:
         try:
@@ -65,12 +84,12 @@ def load_signer(path: Path, context: Context) -> PersonSigner:
         raise BadSetup(f"{path}: {error}") from error
 
 
-def signer_as(chain: RootChain, who: str | None, context: Context) -> tuple[PersonName, PersonSigner]:
+def signer_as(chain: RootChain, who: str | None, context: Context) -> tuple[PersonName, Signer]:
     """The approver who calls: the one named, else the only one of this fleet whose private key lies here."""
     role = chain.root.role(RoleName.APPROVER)
     people = sorted({entry.holder for entry in role.keys}) if role is not None else []
     folder = key_folder()
-    here = [p for p in people if (folder / p).exists()]
+    here = [p for p in people if lies_at(folder / p)]
     if who is not None and who not in people:
         raise Usage(f"--as {who}: no such approver in this fleet", hints=(f"approvers: {', '.join(people)}",))
     if who is None and len(here) != 1:

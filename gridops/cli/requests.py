@@ -12,7 +12,7 @@ from gridops.base.ids import PersonName
 from gridops.cli.client import Client, connect, root_of
 from gridops.cli.output import Context
 from gridops.cli.person import chain_of, signer_as
-from gridops.trust.keys import PersonSigner
+from gridops.trust.keys import Signer
 from gridops.trust.operator import OperatorRequest, Verb, seal_operator
 from gridops.trust.root import RootChain
 
@@ -22,7 +22,7 @@ class Desk:
     """A person at the controller's desk: who, with which key, in which fleet."""
 
     person: PersonName
-    signer: PersonSigner
+    signer: Signer
     chain: RootChain
     client: Client
 

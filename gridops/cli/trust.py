@@ -18,7 +18,7 @@ from gridops.base.errors import Failed
 from gridops.base.ids import PersonName, is_name, short
 from gridops.cli import trust_catalog, trust_change, trust_check, trust_commits
 from gridops.cli.output import Context, Usage, context_of, dump_json
-from gridops.cli.person import ROOTS, chain_of, key_folder, load_signer
+from gridops.cli.person import ROOTS, chain_of, key_folder, lies_at, load_signer
 from gridops.cli.tables import fitted
 from gridops.cli.trust_tls import new_identity
 from gridops.cli.trust_words import document, words
@@ -29,7 +29,7 @@ from gridops.files.load import load
 from gridops.files.tree import WorkingTree
 from gridops.model.intent import Desired
 from gridops.trust.found import Founders, first_root
-from gridops.trust.keys import MachineSigner, PersonSigner
+from gridops.trust.keys import MachineSigner, PersonSigner, Signer
 from gridops.trust.root import RootChain, genesis, seal_root
 from gridops.trust.secret import new_api_key
 
@@ -51,8 +51,8 @@ Examples:
 class Ring:
     """Private keys of a new fleet, not yet on disk where `fresh` names them."""
 
-    person: PersonSigner
-    root: PersonSigner
+    person: Signer
+    root: Signer
     controller_seed: bytes
     fresh: tuple[tuple[Path, bytes], ...]
 
@@ -128,8 +128,8 @@ def _ring(person: PersonName, context: Context) -> Ring:
     """The person's keys, taken over where they exist already (one person may run several fleets)."""
     fresh: list[tuple[Path, bytes]] = []
 
-    def key(path: Path) -> PersonSigner:
-        if path.exists():
+    def key(path: Path) -> Signer:
+        if lies_at(path):
             return load_signer(path, context)
         made = PersonSigner.from_seed(secrets.token_bytes(32))
         fresh.append((path, made.to_openssh()))

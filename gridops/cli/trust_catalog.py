@@ -20,7 +20,7 @@ from gridops.base.units import counted
 from gridops.cli.catalog_words import bounds_of, entry_lines, next_lines
 from gridops.cli.client import root_of
 from gridops.cli.output import Context, Usage, context_of, dump_json
-from gridops.cli.person import chain_of, key_folder, load_signer
+from gridops.cli.person import chain_of, key_folder, lies_at, load_signer
 from gridops.cli.tables import fitted
 from gridops.cli.trust_change import CATALOG_DRAFT, hand_on
 from gridops.disk.atomic import write_atomic
@@ -32,7 +32,7 @@ from gridops.model.catalog import Catalog, Entry
 from gridops.model.intent import Desired
 from gridops.trust.amend import asking
 from gridops.trust.envelope import countersign
-from gridops.trust.keys import PersonSigner
+from gridops.trust.keys import Signer
 from gridops.trust.release import NONE_KNOWN, CatalogDraft, open_catalog, read_catalog, seal_catalog, take
 from gridops.trust.root import RoleName, RootChain
 
@@ -226,12 +226,12 @@ def _ask(context: Context, chain: RootChain, directory: Path, version: int | Non
     hand_on(context, chain, asking(chain, version, int(time.time() * 1000)), why)
 
 
-def _at_hand(context: Context, chain: RootChain) -> list[PersonSigner]:
+def _at_hand(context: Context, chain: RootChain) -> list[Signer]:
     """The private release keys that lie here, by the names of the root."""
     role, folder = chain.root.role(RoleName.RELEASE), key_folder()
     known = {entry.key: entry.holder for entry in role.keys} if role is not None else {}
     paths = [folder / holder for holder in sorted(set(known.values()))]
-    found = [load_signer(path, context) for path in paths if path.exists()]
+    found = [load_signer(path, context) for path in paths if lies_at(path)]
     return [signer for signer in found if signer.public.text in known]
 
 

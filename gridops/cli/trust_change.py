@@ -18,7 +18,7 @@ from gridops.base.errors import Failed
 from gridops.base.ids import PersonName, is_name
 from gridops.cli.client import fleet_settings, root_of
 from gridops.cli.output import Context, Usage, context_of, dump_json
-from gridops.cli.person import ROOTS, chain_of, key_folder, load_signer
+from gridops.cli.person import ROOTS, chain_of, key_folder, keys_at, load_signer
 from gridops.cli.tables import fitted
 from gridops.cli.trust_tls import next_certificate
 from gridops.cli.trust_words import document, words
@@ -30,7 +30,7 @@ from gridops.trust import amend
 from gridops.trust.draft import Draft, read_draft
 from gridops.trust.envelope import countersign, kind_of
 from gridops.trust.found import renewed_root
-from gridops.trust.keys import PersonSigner, PublicKey, parse_key
+from gridops.trust.keys import PublicKey, Signer, parse_key
 from gridops.trust.release import KnownCatalog, again
 from gridops.trust.root import RoleName, Root, RootChain, seal_root
 
@@ -245,15 +245,15 @@ def _json(chain: RootChain) -> str:
     return dump_json(document(chain))
 
 
-def _at_hand(context: Context, chain: RootChain, root: Root) -> list[PersonSigner]:
+def _at_hand(context: Context, chain: RootChain, root: Root) -> list[Signer]:
     """The private root keys that lie here, of people of the present root or of the next one."""
     known = {e.key for r in (chain.root, root) if (role := r.role(RoleName.ROOT)) is not None for e in role.keys}
     folder = key_folder()
-    found = [load_signer(path, context) for path in sorted(folder.glob("*.root"))] if folder.is_dir() else []
+    found = [load_signer(path, context) for path in keys_at(folder, "*.root")]
     return [signer for signer in found if signer.public.text in known]
 
 
-def _has_signed(draft: Draft, chain: RootChain, signer: PersonSigner) -> bool:
+def _has_signed(draft: Draft, chain: RootChain, signer: Signer) -> bool:
     from_old = chain.holder(signer.public)
     return from_old in draft.old.signed and from_old in (*draft.new.signed, None)
 
@@ -289,8 +289,8 @@ def _public(path: Path) -> PublicKey:
             f"{path}: {error}; nothing was changed",
             hints=("a public key is one line: ssh-keygen -t ed25519 -f NAME, then NAME.pub",),
         ) from error
-    if key.type != "ssh-ed25519":
-        raise Failed(f"{path}: a machine's key, and people sign with ssh-ed25519 keys; nothing was changed")
+    if not key.of_person:
+        raise Failed(f"{path}: a machine's key, and people sign with keys of OpenSSH; nothing was changed")
     return key
 
 

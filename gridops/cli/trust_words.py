@@ -5,6 +5,7 @@ from __future__ import annotations
 from gridops.base.record import to_data
 from gridops.base.units import render_instant
 from gridops.trust.found import CAN
+from gridops.trust.keys import parse_key
 from gridops.trust.root import RoleName, RootChain
 
 
@@ -20,6 +21,8 @@ def words(chain: RootChain) -> list[str]:
         for entry in role.keys:
             if entry.paths is not None:
                 lines.append(f"             {entry.holder}: only {', '.join(entry.paths)}")
+            if parse_key(entry.key).in_token:
+                lines.append(f"             {entry.holder}: by a hardware token, if it is touched")
     controller = root.role(RoleName.CONTROLLER)
     if controller is not None and len(controller.keys) > 1:
         lines.append(f"The controller's key is being rotated: {len(controller.keys)} keys count.")

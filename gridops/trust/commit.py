@@ -16,8 +16,9 @@ from gridops.base.codes import commits as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import CommitId
 from gridops.trust import sshsig
-from gridops.trust.keys import parse_key
+from gridops.trust.keys import PublicKey, parse_key
 from gridops.trust.root import RoleKey, RoleName, RootChain
+from gridops.trust.sshsig import SshKey
 
 NAMESPACE = "git"
 """In which git makes its SSH signatures."""
@@ -84,7 +85,7 @@ def signed_by(commit: Commit, chain: RootChain, following: RootChain | None = No
     block = _block(commit, short)
     claimed = sshsig.claims(block)
     if claimed is None:
-        raise _form(short, "no SSH signature by an ssh-ed25519 key")
+        raise _form(short, "no SSH signature by an ssh-ed25519 or sk-ssh-ed25519 key")
     key, namespace = claimed
     if namespace != NAMESPACE:
         what = f"{short} carries a signature for {namespace[:60]!r}, expected one for {NAMESPACE!r}"
@@ -93,19 +94,21 @@ def signed_by(commit: Commit, chain: RootChain, following: RootChain | None = No
     if entry is None:
         raise _stranger(short, key, chain, following)
     if not sshsig.verify(key, NAMESPACE, commit.payload, block):
-        if not sshsig.of_this_form(key, NAMESPACE, block):
-            raise _form(short, "a signature that was not made with SHA-512")
+        flaw = sshsig.flaw(key, NAMESPACE, block)
+        if flaw is not None:
+            raise _form(short, flaw)
         what = f"{short} carries a signature of {entry.holder} over other bytes"
         raise Refusal(codes.COMMIT_ALTERED.code, what, subject=commit.id)
     return entry
 
 
-def _entry(chain: RootChain, key: bytes) -> RoleKey | None:
+def _entry(chain: RootChain, key: SshKey) -> RoleKey | None:
     role = chain.root.role(RoleName.CHANGE)
-    return next((e for e in role.keys if parse_key(e.key).raw == key), None) if role is not None else None
+    text = PublicKey.of_ssh(key).text
+    return next((e for e in role.keys if e.key == text), None) if role is not None else None
 
 
-def _stranger(short: str, key: bytes, chain: RootChain, following: RootChain | None) -> Refusal:
+def _stranger(short: str, key: SshKey, chain: RootChain, following: RootChain | None) -> Refusal:
     version = chain.root.version
     if following is not None and following.root.version > version:
         entry = _entry(following, key)
@@ -114,7 +117,7 @@ def _stranger(short: str, key: bytes, chain: RootChain, following: RootChain | N
                 codes.COMMIT_OWN_KEY.code,
                 f"{short} is signed by a key of {entry.holder} that only its own root {following.root.version} names",
             )
-    held = next((r.name for r in chain.root.roles for e in r.keys if parse_key(e.key).raw == key), None)
+    held = next((r.name for r in chain.root.roles for e in r.keys if parse_key(e.key).raw == key.raw), None)
     as_what = f"a key that is {held} and not change" if held is not None else "a key that nobody holds"
     return Refusal(codes.COMMIT_KEY.code, f"{short} is signed by {as_what} in root {version}")
 

@@ -190,12 +190,12 @@ def kind_of(text: str | bytes, limit: int = limits.ENVELOPE_BYTES) -> str:
 
 def verified(sealed: Sealed, kind: str, keys: Sequence[PublicKey]) -> tuple[PublicKey, ...]:
     """The distinct keys among `keys` that signed. A key of the wrong type for the kind never counts."""
-    wanted = "ssh-ed25519" if kind in PERSON_KINDS else "ed25519"
+    person = kind in PERSON_KINDS
     message = pae(kind, sealed.payload)
     return tuple(
         key
         for key in dict.fromkeys(keys)
-        if key.type == wanted and any(key.verifies(kind, message, signature) for signature in sealed.signatures)
+        if key.of_person == person and any(key.verifies(kind, message, signature) for signature in sealed.signatures)
     )
 
 
@@ -244,10 +244,9 @@ def _check_signers(kind: str, signers: Sequence[Signer]) -> None:
         raise Bug(f"`{kind}` is not a kind of signed envelope")
     if not signers or len(signers) > (limits.SIGNATURES if person else 1):
         raise Bug(f"a {kind} cannot carry {len(signers)} signatures")
-    wanted = "ssh-ed25519" if person else "ed25519"
     for signer in signers:
-        if signer.public.type != wanted:
-            raise Bug(f"a {kind} is signed by {wanted} keys, not {signer.public.type}")
+        if signer.public.of_person != person:
+            raise Bug(f"a {kind} is signed by {'people' if person else 'machines'}, not by {signer.public.type} keys")
 
 
 def _render(kind: str, payload: bytes, signatures: Sequence[tuple[str, bytes]]) -> str:

@@ -1,5 +1,7 @@
 """Public keys, key ids and the two kinds of signers: machines (bare Ed25519) and people (SSH signatures).
 
+People's keys lie in files or in hardware tokens; what a token signs is verified here and made by whoever holds it.
+
 Every room that names a key uses `PublicKey`; the shells load or make signers and pass them in. The scheme always
 comes from the trusted key, never from what was received. Must never read a file or the environment, nor draw
 randomness for a key: a seed is an argument (`MachineSigner.from_seed(os.urandom(32))` stands in the shell). Each
@@ -33,7 +35,8 @@ from gridops.base import limits
 from gridops.base.ids import KeyId
 from gridops.trust import sshsig
 
-KeyType = Literal["ed25519", "ssh-ed25519"]
+KeyType = Literal["ed25519", "ssh-ed25519", "sk-ssh-ed25519@openssh.com"]
+WRITTEN = "`ed25519:<64 hex digits>`, `ssh-ed25519 AAAA...` or `sk-ssh-ed25519@openssh.com AAAA...`"
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -43,14 +46,32 @@ class PassphraseNeeded(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key somebody may be trusted by. `ed25519` keys are machines, `ssh-ed25519` keys are people."""
+    """A key somebody may be trusted by. `ed25519` keys are machines; people sign by a file or by a hardware token."""
 
     type: KeyType
     raw: bytes
+    application: str | None = None
+    """What a token keeps the key for: a part of what it signs, so that a key for one is none for another."""
 
     def __post_init__(self) -> None:
         if len(self.raw) != 32:
             raise ValueError(f"an Ed25519 public key has 32 bytes, not {len(self.raw)}")
+        if (self.application is None) == (self.type == sshsig.TOKEN_TYPE):
+            raise ValueError("a token's key has an application, and no other key has one")
+
+    @classmethod
+    def of_ssh(cls, key: sshsig.SshKey) -> Self:
+        """The key that OpenSSH wrote."""
+        return cls("ssh-ed25519" if key.application is None else sshsig.TOKEN_TYPE, key.raw, key.application)
+
+    @property
+    def of_person(self) -> bool:
+        """Whether people sign with it: approvals, roots, catalogs, requests and commits, and nothing of machines."""
+        return self.type != "ed25519"
+
+    @property
+    def in_token(self) -> bool:
+        return self.application is not None
 
     @property
     def key_id(self) -> KeyId:
@@ -62,14 +83,18 @@ class PublicKey:
         """The one written form: `ed25519:<hex>` or the first two words of an OpenSSH `.pub` line."""
         if self.type == "ed25519":
             return f"ed25519:{self.raw.hex()}"
-        return f"ssh-ed25519 {base64.b64encode(sshsig.public_blob(self.raw)).decode()}"
+        return f"{self.type} {base64.b64encode(self._ssh.blob).decode()}"
+
+    @property
+    def _ssh(self) -> sshsig.SshKey:
+        return sshsig.SshKey(self.raw, self.application)
 
     def verifies(self, kind: str, pae: bytes, signature: bytes) -> bool:
         """True if this key signed `pae` as an envelope of `kind`, by the scheme that belongs to the key's type."""
         known = _verdicts.get()
         if known is None:
             return self._verifies(kind, pae, signature)
-        about = (self.type, self.raw, kind, pae, signature)
+        about = (self.type, self.application, self.raw, kind, pae, signature)
         verdict = known.get(about)
         if verdict is None:
             verdict = self._verifies(kind, pae, signature)
@@ -77,8 +102,8 @@ class PublicKey:
         return verdict
 
     def _verifies(self, kind: str, pae: bytes, signature: bytes) -> bool:
-        if self.type == "ssh-ed25519":
-            return sshsig.verify(self.raw, namespace(kind), pae, signature)
+        if self.of_person:
+            return sshsig.verify(self._ssh, namespace(kind), pae, signature)
         try:
             _public(self.raw).verify(signature, pae)
         except (InvalidSignature, ValueError):
@@ -187,18 +212,21 @@ def parse_key(text: str) -> PublicKey:
         if _HEX.fullmatch(digits) is None:
             raise ValueError(f"{text[:80]!r} is not a key: expected ed25519: and 64 lower-case hex digits")
         return PublicKey("ed25519", bytes.fromhex(digits))
-    if len(words) >= 2 and words[0] == "ssh-ed25519":
-        prefix = sshsig.public_blob(b"\x00" * 32)[:-32]
+    if len(words) >= 2 and words[0] in (sshsig.FILE_TYPE, sshsig.TOKEN_TYPE):
         try:
             blob = base64.b64decode(words[1], validate=True)
         except ValueError as error:
             raise ValueError(f"{text[:80]!r} is not a key: its second word is not base64") from error
-        if blob[:-32] == prefix and base64.b64encode(blob).decode() == words[1]:
-            return PublicKey("ssh-ed25519", blob[-32:])
-    raise ValueError(f"{text[:80]!r} is not a key: expected `ed25519:<64 hex digits>` or `ssh-ed25519 AAAA...`")
+        try:
+            key = PublicKey.of_ssh(sshsig.read_blob(blob))
+        except ValueError as error:
+            raise ValueError(f"{text[:80]!r} is not a key: {error}") from error
+        if key.text == " ".join(words[:2]):
+            return key
+    raise ValueError(f"{text[:80]!r} is not a key: expected {WRITTEN}")
 
 
-_About: TypeAlias = tuple[KeyType, bytes, str, bytes, bytes]
+_About: TypeAlias = tuple[KeyType, str | None, bytes, str, bytes, bytes]
 _verdicts: ContextVar[dict[_About, bool] | None] = ContextVar("verdicts", default=None)
 
 
@@ -221,7 +249,7 @@ def _made(key: PublicKey, kind: str, pae: bytes, signature: bytes) -> bytes:
     """A signature as it was made just now by the private half of this key."""
     known = _verdicts.get()
     if known is not None:
-        _remember(known, (key.type, key.raw, kind, pae, signature), True)
+        _remember(known, (key.type, key.application, key.raw, kind, pae, signature), True)
     return signature
 
 

@@ -41,7 +41,7 @@ class RoleKey:
 
     holder: PersonName
     key: str
-    """Written form of `trust.keys`: `ssh-ed25519 AAAA...` for people, `ed25519:<hex>` for the controller."""
+    """Written form of `trust.keys`: as OpenSSH writes it for people, `ed25519:<hex>` for the controller."""
     paths: tuple[str, ...] | None = None
     """A change key with a limit: the files, and the folders that end with `/`, that its commits may touch."""
 
@@ -271,15 +271,16 @@ def _reachable(root: Root) -> None:
 
 
 def _check_role(role: Role, where: str, holders: dict[bytes, str]) -> None:
-    wanted = "ed25519" if role.name is RoleName.CONTROLLER else "ssh-ed25519"
+    of_person = role.name is not RoleName.CONTROLLER
+    wanted = "an ssh-ed25519 or sk-ssh-ed25519@openssh.com" if of_person else "an ed25519"
     seen: set[bytes] = set()
     for entry in role.keys:
         try:
             key = parse_key(entry.key)
         except ValueError as error:
             raise _contradiction(where, f"role {role.name}: {error}") from error
-        if key.type != wanted or key.text != entry.key:
-            raise _contradiction(where, f"role {role.name}: expected a {wanted} key without comment for {entry.holder}")
+        if key.of_person != of_person or key.text != entry.key:
+            raise _contradiction(where, f"role {role.name}: expected {wanted} key without comment for {entry.holder}")
         if not is_name(entry.holder):
             raise _contradiction(where, f"role {role.name}: {entry.holder[:80]!r} is not a name")
         if entry.paths is not None:

@@ -1,8 +1,11 @@
-"""SSH signatures (the SSHSIG format of `ssh-keygen -Y`): made and verified in-process over ssh-ed25519 keys.
+"""SSH signatures (the SSHSIG format of `ssh-keygen -Y`): Ed25519 keys of files and of hardware tokens.
 
 `keys` calls this for everything that people sign. A signature speaks in a namespace, so that one made for git or for
-another tool never counts here. Only SHA-512 and ssh-ed25519 are accepted; everything else is simply not a signature.
-Must never start a process: `ssh-keygen` is an oracle in the tests, not a part of the house.
+another tool never counts here. Only SHA-512 and Ed25519 are accepted; everything else is simply not a signature. Made
+here are those of key files alone: a token signs for whoever holds it (`ssh-keygen` asks it), and counts only if its
+holder touched it. Must never start a process.
+
+Sources: OpenSSH's PROTOCOL.sshsig for the block, PROTOCOL.u2f for what a token signs.
 """
 
 from __future__ import annotations
@@ -11,17 +14,57 @@ import base64
 import hashlib
 import struct
 import textwrap
+from dataclasses import dataclass
+from typing import Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-KEY_TYPE = b"ssh-ed25519"
+FILE_TYPE: Final = "ssh-ed25519"
+TOKEN_TYPE: Final = "sk-ssh-ed25519@openssh.com"
 _MAGIC = b"SSHSIG"
 _VERSION = 1
 _HASH = b"sha512"
 _HEAD = "-----BEGIN SSH SIGNATURE-----"
 _TAIL = "-----END SSH SIGNATURE-----"
 _SPACE = " \t\r\n"
+_APPLICATION = "ssh:"
+"""How the name of every application begins that a token keeps a key for SSH under."""
+_TOUCHED, _KNOWN = 0x01, 0x05
+"""What a token says of its signature: its holder was there; and besides, was asked for a PIN. Nothing else is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class SshKey:
+    """A public key as OpenSSH knows it: in a file, or (with an application) in a hardware token."""
+
+    raw: bytes
+    application: str | None = None
+
+    @property
+    def type(self) -> str:
+        return FILE_TYPE if self.application is None else TOKEN_TYPE
+
+    @property
+    def blob(self) -> bytes:
+        """As OpenSSH writes it (the base64 part of a `.pub` line)."""
+        head = _string(self.type.encode()) + _string(self.raw)
+        return head if self.application is None else head + _string(self.application.encode())
+
+
+def read_blob(blob: bytes) -> SshKey:
+    """The key that OpenSSH wrote so. Raises ValueError where it is none of the two types, or not written exactly so."""
+    type_, at = _field(blob, 0)
+    raw, at = _field(blob, at)
+    application: str | None = None
+    if type_ == TOKEN_TYPE.encode():
+        said, at = _field(blob, at)
+        application = (said or b"").decode("ascii", "replace")
+        if not application.startswith(_APPLICATION):
+            raise ValueError(f"a token's key is kept for an application whose name begins with `{_APPLICATION}`")
+    if raw is None or len(raw) != 32 or SshKey(raw, application).blob != blob:
+        raise ValueError("not an Ed25519 key of OpenSSH")
+    return SshKey(raw, application)
 
 
 def make(private: Ed25519PrivateKey, namespace: str, message: bytes) -> bytes:
@@ -30,29 +73,28 @@ def make(private: Ed25519PrivateKey, namespace: str, message: bytes) -> bytes:
     return (
         _MAGIC
         + struct.pack(">I", _VERSION)
-        + _string(public_blob(private.public_key().public_bytes_raw()))
+        + _string(SshKey(private.public_key().public_bytes_raw()).blob)
         + _string(namespace.encode())
         + _string(b"")
         + _string(_HASH)
-        + _string(_string(KEY_TYPE) + _string(signature))
+        + _string(_string(FILE_TYPE.encode()) + _string(signature))
     )
 
 
-def verify(public: bytes, namespace: str, message: bytes, block: bytes) -> bool:
-    """True if `block` is a signature by this raw public key over `message` in `namespace`, and nothing else."""
-    signature = _signature(public, namespace, block)
-    if signature is None:
+def verify(key: SshKey, namespace: str, message: bytes, block: bytes) -> bool:
+    """True if `block` is a signature by this key over `message` in `namespace`, and nothing else."""
+    found = _signature(key, namespace, block)
+    if found is None or flaw(key, namespace, block) is not None:
         return False
+    signature, tail = found
+    signed = _signed_bytes(namespace, message)
+    if key.application is not None:
+        signed = hashlib.sha256(key.application.encode()).digest() + tail + hashlib.sha256(signed).digest()
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, _signed_bytes(namespace, message))
+        Ed25519PublicKey.from_public_bytes(key.raw).verify(signature, signed)
     except (InvalidSignature, ValueError):
         return False
     return True
-
-
-def public_blob(public: bytes) -> bytes:
-    """A raw public key as OpenSSH writes it (the base64 part of a `.pub` line)."""
-    return _string(KEY_TYPE) + _string(public)
 
 
 def armor(block: bytes) -> str:
@@ -76,25 +118,30 @@ def dearmor(text: str) -> bytes:
     return block
 
 
-def claims(block: bytes) -> tuple[bytes, str] | None:
-    """Which raw ssh-ed25519 key and which namespace a block names; None where it names none that could be read.
+def claims(block: bytes) -> tuple[SshKey, str] | None:
+    """Which key and which namespace a block names; None where it names none that could be read.
 
     For saying what is wrong with a signature. Nothing is verified: whoever believes somebody calls `verify`.
     """
-    key, at = _field(block, len(_MAGIC) + 4)
+    blob, at = _field(block, len(_MAGIC) + 4)
     name, _ = _field(block, at)
-    head = public_blob(b"\x00" * 32)[:-32]
-    if block[: len(_MAGIC)] != _MAGIC or key is None or name is None or key[:-32] != head:
+    if block[: len(_MAGIC)] != _MAGIC or blob is None or name is None:
         return None
     try:
-        return key[-32:], name.decode("ascii")
-    except UnicodeDecodeError:
+        return read_blob(blob), name.decode("ascii")
+    except ValueError:
         return None
 
 
-def of_this_form(public: bytes, namespace: str, block: bytes) -> bool:
-    """Whether every field but the signature itself is what this key would write in this namespace."""
-    return _signature(public, namespace, block) is not None
+def flaw(key: SshKey, namespace: str, block: bytes) -> str | None:
+    """Why a block cannot be what this key would write in this namespace, whatever was signed; None if it can."""
+    found = _signature(key, namespace, block)
+    if found is None:
+        return "a signature that was not made with SHA-512"
+    flags = found[1][:1]
+    if flags and not (flags[0] & _TOUCHED and flags[0] | _KNOWN == _KNOWN):
+        return "a signature of a token that nobody touched"
+    return None
 
 
 def _field(block: bytes, at: int) -> tuple[bytes | None, int]:
@@ -110,24 +157,25 @@ def _signed_bytes(namespace: str, message: bytes) -> bytes:
     return _MAGIC + _string(namespace.encode()) + _string(b"") + _string(_HASH) + _string(digest)
 
 
-def _signature(public: bytes, namespace: str, block: bytes) -> bytes | None:
-    """The 64 bytes inside, if every other field is exactly what this key and namespace would write."""
+def _signature(key: SshKey, namespace: str, block: bytes) -> tuple[bytes, bytes] | None:
+    """The 64 bytes inside and what a token adds (flags and counter), if all else is as this key would write it."""
+    type_, more = key.type.encode(), 0 if key.application is None else 1 + 4
     expected = (
         _MAGIC
         + struct.pack(">I", _VERSION)
-        + _string(public_blob(public))
+        + _string(key.blob)
         + _string(namespace.encode())
         + _string(b"")
         + _string(_HASH)
-        + struct.pack(">I", 4 + len(KEY_TYPE) + 4 + 64)
-        + _string(KEY_TYPE)
+        + struct.pack(">I", 4 + len(type_) + 4 + 64 + more)
+        + _string(type_)
         + struct.pack(">I", 64)
     )
-    # A field-by-field reader would have to refuse each odd length on its own; with one key type and one hash
-    # there is exactly one prefix that is right, so it is compared whole.
-    if not block.startswith(expected) or len(block) != len(expected) + 64:
+    # A field-by-field reader would have to refuse each odd length on its own; with one key and one hash there is
+    # exactly one prefix that is right, so it is compared whole.
+    if not block.startswith(expected) or len(block) != len(expected) + 64 + more:
         return None
-    return block[len(expected) :]
+    return block[len(expected) : len(expected) + 64], block[len(expected) + 64 :]
 
 
 def _string(value: bytes) -> bytes:

@@ -279,9 +279,9 @@ def test_a_commit_that_git_signs_with_ssh_keygen_is_believed(tmp_path: Path, rep
 
 def test_what_a_signature_claims_is_read_without_believing_it() -> None:
     made = block(PLAIN, MIRA)
-    assert sshsig.claims(made) == (MIRA.public.raw, NAMESPACE)
+    assert sshsig.claims(made) == (sshsig.SshKey(MIRA.public.raw), NAMESPACE)
     assert sshsig.claims(b"") is None
     for cut in range(len(made) - 100):
-        assert sshsig.claims(made[:cut]) in (None, (MIRA.public.raw, NAMESPACE))
+        assert sshsig.claims(made[:cut]) in (None, (sshsig.SshKey(MIRA.public.raw), NAMESPACE))
     odd = made.replace(sshsig._string(b"git"), sshsig._string(b"\xff\xff\xff"))
     assert sshsig.claims(odd) is None

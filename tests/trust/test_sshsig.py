@@ -32,28 +32,28 @@ def test_our_signature_is_byte_for_byte_the_one_of_ssh_keygen() -> None:
 
 
 def test_what_ssh_keygen_recorded_verifies() -> None:
-    assert sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, recorded("approval"))
-    assert sshsig.verify(MIRA.public.raw, "git", MESSAGE, recorded("git"))
+    assert sshsig.verify(sshsig.SshKey(MIRA.public.raw), NAMESPACE, MESSAGE, recorded("approval"))
+    assert sshsig.verify(sshsig.SshKey(MIRA.public.raw), "git", MESSAGE, recorded("git"))
 
 
 @pytest.mark.parametrize("name", ["git", "sha256", "ecdsa"])
 def test_another_namespace_hash_or_key_type_is_no_signature(name: str) -> None:
-    assert not sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, recorded(name))
+    assert not sshsig.verify(sshsig.SshKey(MIRA.public.raw), NAMESPACE, MESSAGE, recorded(name))
 
 
 def test_another_key_or_message_is_no_signature() -> None:
     block = recorded("approval")
-    assert not sshsig.verify(person("jon").public.raw, NAMESPACE, MESSAGE, block)
-    assert not sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE + b" ", block)
+    assert not sshsig.verify(sshsig.SshKey(person("jon").public.raw), NAMESPACE, MESSAGE, block)
+    assert not sshsig.verify(sshsig.SshKey(MIRA.public.raw), NAMESPACE, MESSAGE + b" ", block)
 
 
 def test_every_single_byte_of_a_block_counts() -> None:
     block = recorded("approval")
     for at in range(len(block)):
         bent = bytes((*block[:at], block[at] ^ 1, *block[at + 1 :]))
-        assert not sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, bent), at
+        assert not sshsig.verify(sshsig.SshKey(MIRA.public.raw), NAMESPACE, MESSAGE, bent), at
     for other in (block + b"\x00", block[:-1], b"", block * 2):
-        assert not sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, other)
+        assert not sshsig.verify(sshsig.SshKey(MIRA.public.raw), NAMESPACE, MESSAGE, other)
 
 
 def test_a_signature_over_the_bare_message_is_no_signature() -> None:
@@ -62,7 +62,7 @@ def test_a_signature_over_the_bare_message_is_no_signature() -> None:
     raw = (VECTORS / "without_passphrase").read_bytes()
     assert PersonSigner.from_openssh(raw).public == MIRA.public
     bare = MIRA._private.sign(MESSAGE)
-    assert not sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, block[:-64] + bare)
+    assert not sshsig.verify(sshsig.SshKey(MIRA.public.raw), NAMESPACE, MESSAGE, block[:-64] + bare)
 
 
 @given(st.binary(max_size=400))
@@ -145,7 +145,7 @@ def _not_read(text: str) -> bool:
 
 def verifies(text: str) -> bool:
     try:
-        return sshsig.verify(MIRA.public.raw, NAMESPACE, MESSAGE, sshsig.dearmor(text))
+        return sshsig.verify(sshsig.SshKey(MIRA.public.raw), NAMESPACE, MESSAGE, sshsig.dearmor(text))
     except ValueError:
         return False
 
