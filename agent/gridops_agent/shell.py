@@ -13,11 +13,13 @@ import os
 import secrets
 import signal
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import aiohttp
 
 from gridops.base.codes import host as codes
+from gridops.base.codes.trust import AGENT_TOO_OLD
 from gridops.base.errors import BadSetup, GridopsError
 from gridops.base.ids import Digest, short
 from gridops.disk.keyring import read_secret
@@ -136,7 +138,7 @@ class Agent:
         identity = Identity(fleet=self.config.fleet, host=self.config.host, host_key=signer.public.text)
         self._ledger = Ledger.open(self.config.ledger, identity, spare_roots(self.config), self._clock.wall_ms())
         self._stack.callback(self._ledger.close)
-        host = self._ledger.load(secrets.token_hex(8))
+        host = replace(self._ledger.load(secrets.token_hex(8)), version=self._version)
         word = host.last_word
         session = fresh.begin(host.fence.fleet, host.fence.host, host.boot, floor_ms=word.floor_ms, epoch=word.epoch)
         self.hours = SessionClock(session, self._clock)
@@ -327,6 +329,7 @@ class Agent:
         if self._ledger.writable:
             self.alarms.over(codes.LEDGER_UNWRITABLE.code)
         tell_withdrawn(self.front.outcomes, self.memory.host, self.alarms)
+        self._tell_outdated()
         return Readings(
             runtimes=self.keepers.runtimes(self._engines),
             cached=tuple(sorted({*self._artifacts.cached(), *self._stored})),
@@ -342,6 +345,15 @@ class Agent:
             goodbye=self.sleep.away,
             left=self.sleep.for_good,
         )
+
+    def _tell_outdated(self) -> None:
+        """An agent that its root lets nobody drive says so without being commanded anything."""
+        host = self.memory.host
+        outdated = host.chain.outdated(host.version)
+        if outdated is None:
+            self.alarms.over(AGENT_TOO_OLD.code)
+        else:
+            self.alarms.warn(AGENT_TOO_OLD.code, f"{outdated}; serving goes on, change waits")
 
     def _talked(self, word: str) -> None:
         self._write_status()

@@ -139,6 +139,8 @@ def _controller(context: Context) -> Iterator[Finding]:
     for host in document["hosts"]:
         if host["admitted"] and not host["heard"]:
             yield Finding("warn", f"host {host['host']} is {host['state']}", "gridops host list")
+        if host.get("outdated"):
+            yield Finding("fail", f"host {host['host']}: {host['outdated']}", "gridops rule agent_too_old")
 
 
 CHECKS: tuple[Callable[[Context], Iterator[Finding]], ...] = (

@@ -174,7 +174,7 @@ def _listing(status: Any, context: Context) -> list[str]:
             h["state"],
             "yes" if h["admitted"] else "no",
             str(len([r for r in h["residencies"] if r["state"] not in ("absent", "cached")])),
-            ", ".join(said_of(h)),
+            ", ".join((*said_of(h), *([h["outdated"]] if h.get("outdated") else []))),
         )
         for h in status["hosts"]
     ]

@@ -70,6 +70,8 @@ class Place:
     directory: Path
     checkout: Checkout | None
     fleet: Digest
+    agents_from: str | None = None
+    """The oldest version of an agent that the root here lets be driven. None: any."""
 
 
 def place_of(context: Context) -> Place:
@@ -86,8 +88,10 @@ def place_of(context: Context) -> Place:
     bare = checkout is not None and checkout.root is None
     if not bare and not holds_fleet(directory):
         raise no_fleet(directory)
-    fleet = chain_of(directory).fleet if (directory / ROOTS / "1.json").is_file() else UNENROLLED
-    return Place(directory, checkout, fleet)
+    if not (directory / ROOTS / "1.json").is_file():
+        return Place(directory, checkout, UNENROLLED)
+    chain = chain_of(directory)
+    return Place(directory, checkout, chain.fleet, chain.agents_from)
 
 
 def intent_of(place: Place) -> Intent:
@@ -169,6 +173,7 @@ def inputs_of(place: Place, intent: Intent, scope: ScopeName, seen: Seen, now_ms
         learned=seen.learned,
         prefetched=tuple(p for report in seen.snapshot.hosts for p in report.prefetched or ()),
         under_way=seen.under_way,
+        agents_from=place.agents_from,
     )
 
 

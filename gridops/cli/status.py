@@ -155,6 +155,7 @@ def attention(document: Doc) -> list[str]:
             found.append(f"plan {short(scope['proposal']['decisions_digest'])}")
     found += [f"{p['host']} waits to be admitted" for p in document.get("pending", [])]
     found += [f"{h['host']}: {alarm}" for h in document["hosts"] for alarm in h["alarms"]]
+    found += [f"{h['host']}: {words}" for h in document["hosts"] for words in status_host.outdated(h)]
     found += [doubt for h in document["hosts"] for doubt in status_host.doubts(h)]
     found += [silent for h in document["hosts"] if (silent := status_host.silence(h))]
     return found
@@ -267,14 +268,15 @@ def _hosts(document: Doc, now_ms: int, width: int | None, *, wide: bool) -> Iter
     draining = sum(h["draining"] for h in hosts)
     yield f"hosts {len(hosts)}: {heard} heard" + (f", {draining} draining" if draining else "")
     if not wide and len(hosts) > 12:
-        hosts = [h for h in hosts if not h["heard"] or said_of(h) or h["alarms"] or h.get("transfers")]
+        told = ("alarms", "transfers", "outdated")
+        hosts = [h for h in hosts if not h["heard"] or said_of(h) or any(h.get(what) for what in told)]
     rows = [
         (
             h["host"],
             h["state"],
             _ago(h.get("seen"), now_ms) if h.get("seen") else "never seen",
             _running(h) or "-",
-            ", ".join((*said_of(h), *status_host.fetching(h), *h["alarms"])),
+            ", ".join((*said_of(h), *status_host.outdated(h), *status_host.fetching(h), *h["alarms"])),
         )
         for h in hosts
     ]

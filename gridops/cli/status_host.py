@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gridops.base.codes.trust import AGENT_TOO_OLD
 from gridops.base.errors import Failed
 from gridops.base.ids import short
 from gridops.base.units import parse_instant, render_bytes, render_ms
@@ -40,6 +41,13 @@ def silence(host: Doc) -> str:
     return f"{host['host']} is {host['state']}"
 
 
+def outdated(host: Doc) -> list[str]:
+    """That the root lets nobody drive its agent, unless the host says so itself: nothing new is sent there."""
+    words = host.get("outdated")
+    said = any(alarm.startswith(f"{AGENT_TOO_OLD.code}:") for alarm in host["alarms"])
+    return [words] if words and not said else []
+
+
 def doubts(host: Doc) -> list[str]:
     """Commands of which nobody knows what became of them, each with the way to say so."""
     return [
@@ -52,7 +60,7 @@ def attention(document: Doc) -> list[str]:
     """What a person should look at."""
     host = document["host"]
     silent = silence(host)
-    return [*host["alarms"], *doubts(host), *([silent] if silent else [])]
+    return [*host["alarms"], *outdated(host), *doubts(host), *([silent] if silent else [])]
 
 
 def lines(document: Doc, width: int | None) -> Iterator[str]:
@@ -64,7 +72,7 @@ def lines(document: Doc, width: int | None) -> Iterator[str]:
     yield from fitted([f"{host['host']}   {host['state']}   {host['scope']}   {ago}{version}"], width)
     yield from fitted((f"  {line}" for line in said_of(host)), width)
     yield from fitted((f"  alarm: {line}" for line in host["alarms"]), width)
-    yield from fitted((f"  {line}" for line in doubts(host)), width)
+    yield from fitted((f"  {line}" for line in (*outdated(host), *doubts(host))), width)
     if host.get("disk_free_bytes") is not None:
         yield f"  {render_bytes(host['disk_free_bytes'])} free for artifacts"
     yield from fitted((f"  {progress(row)}" for row in host.get("transfers", [])), width)

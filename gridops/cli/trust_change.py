@@ -1,4 +1,4 @@
-"""`gridops trust add`, `revoke`, `rotate`, `demand`, `renew`, `sign`: the next root, from hand to hand until it counts.
+"""`gridops trust add`, `revoke`, `rotate`, `demand`, `agents`, `renew`, `sign`: the next root, until it counts.
 
 Each command makes root N+1 (or takes the one that waits), signs it with the root keys at hand and writes it where it
 belongs: `policies/trust/root/` once enough people have signed, `policies/trust/draft.json` until then. What a root may
@@ -14,8 +14,10 @@ from typing import Annotated
 
 import typer
 
+from gridops import __version__
 from gridops.base.errors import Failed
 from gridops.base.ids import PersonName, is_name
+from gridops.base.versions import precedes
 from gridops.cli.client import fleet_settings, root_of
 from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import ROOTS, chain_of, key_folder, keys_at, load_signer
@@ -61,6 +63,9 @@ def register(trust: typer.Typer) -> None:
         rotate
     )
     trust.command("demand", epilog=DEMAND, help="Say how many people must sign as a role.")(demand)
+    trust.command("agents", epilog=AGENTS, help="Say from which version on agents are driven; older ones only serve.")(
+        agents
+    )
     trust.command("sign", epilog=SIGN, help="Add your signature to a root document, or to a catalog.")(sign)
 
 
@@ -92,6 +97,17 @@ def demand(
     context, chain, now_ms = begin(ctx)
     (name,) = _roles([role], ())
     hand_on(context, chain, amend.demanding(chain, name, people, now_ms), f"Demand {people} for {name}")
+
+
+def agents(
+    ctx: typer.Context,
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="Such as 0.2.0; 0.1.0 lets every agent be driven.")],
+) -> None:
+    context, chain, now_ms = begin(ctx)
+    hand_on(context, chain, amend.driving(chain, version, now_ms), f"Drive agents from {version} on")
+    context.say("hosts with an older agent serve on and take nothing new: gridops status names them")
+    if precedes(__version__, version):
+        context.say(f"this program is {__version__} itself: no agent of its release may be driven then")
 
 
 def rotate(
@@ -338,6 +354,11 @@ Examples:
   gridops trust demand approver 2
   gridops trust demand root 2
   GRIDOPS_KEYS=/media/usb/keys gridops trust demand root 2
+"""
+AGENTS = """\b
+Examples:
+  gridops trust agents 0.2.0
+  gridops trust agents 0.1.0
 """
 SIGN = """\b
 Examples:

@@ -36,6 +36,8 @@ def words(chain: RootChain) -> list[str]:
         lines.append("Commits need no signature: who may push to the watched branch speaks for intent.")
     standing = "obey" if root.standing else "refuse"
     lines.append(f"Hosts {standing} commands of classes that policies/mode.yaml allows without an approval.")
+    if chain.agents_from is not None:
+        lines.append(f"Agents before {chain.agents_from} serve on and take nothing new.")
     if root.catalog is not None:
         least = f"Every host asks for catalog {root.catalog} or a later one, also one that joins."
         lines.append(least if root.catalog else "No host asks for a catalog: whatever a profile asks for may run.")

@@ -227,6 +227,8 @@ class HostDoc:
     disk_free_bytes: int | None = None
     uncertain: tuple[UncertainDoc, ...] | None = None
     """Commands that keep their turn and their memory until somebody says how they ended. Null: none."""
+    outdated: str | None = None
+    """Why the trusted root lets nobody drive its agent: nothing new is sent there. Null: it may be driven."""
 
 
 @record

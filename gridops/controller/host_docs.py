@@ -58,6 +58,7 @@ def host_doc(view: View, host: HostId) -> d.HostDoc:
         transfers=(heard.heartbeat.inventory.transfers or ()) if heard is not None and is_fresh else (),
         disk_free_bytes=report.disk_free_bytes if report is not None else None,
         uncertain=_uncertain(book) or None if book is not None else None,
+        outdated=view.soft.chain.outdated(report.agent_version) if report is not None else None,
     )
 
 

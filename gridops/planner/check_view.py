@@ -14,6 +14,7 @@ from typing import Protocol
 from gridops.base.codes.protection import SENSOR_UNKNOWN
 from gridops.base.ids import DeviceId, Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of
+from gridops.base.versions import ranked
 from gridops.model.fleet import HostClass
 from gridops.model.forecast import Forecast
 from gridops.model.intent import Desired, Intent
@@ -75,6 +76,8 @@ class Given(Protocol):
     def given_up(self) -> Sequence[Gone] | None: ...
     @property
     def under_way(self) -> frozenset[ReplicaId]: ...
+    @property
+    def agents_from(self) -> str | None: ...
 
 
 class View:
@@ -132,8 +135,13 @@ class View:
             return None
         if (why := self.unheard(host)) is not None:
             return why
-        takes_work = report is not None and report.state in (HostState.ACCEPTING, HostState.THROTTLED)
-        return None if takes_work or report is None else f"is {report.state.value}"
+        if report is None:
+            return None
+        least = self.inputs.agents_from
+        if least is not None and (ranked(report.agent_version or "") or ()) < (ranked(least) or (1 << 62,)):
+            return f"has an agent that is older than {least}, or of no readable version"
+        takes_work = report.state in (HostState.ACCEPTING, HostState.THROTTLED)
+        return None if takes_work else f"is {report.state.value}"
 
     def unheard(self, host: HostId) -> str | None:
         """Why nothing that the host reports may be gone by, or None."""

@@ -14,6 +14,7 @@ from gridops.base.codes import placement as codes
 from gridops.base.codes.protection import SENSOR_UNKNOWN
 from gridops.base.ids import HostId
 from gridops.base.units import PPM, render_ms
+from gridops.base.versions import agent_words, precedes
 from gridops.model.fleet import Drain, Host, HostClass, HostKey
 from gridops.model.plan import HostLine
 from gridops.model.policy import ProtectionPolicy
@@ -66,6 +67,9 @@ def standing_of(
     standing, closed = _state(host, report, inputs)
     if closed is None and inputs.intent.desired.catalog is not None and not report.can(ABILITY):
         closed = _line(host, codes.CATALOG_UNKNOWN, "its agent does not know the signed catalog: update it")
+    if closed is None and precedes(report.agent_version, inputs.agents_from):
+        words = f"{agent_words(report.agent_version)}, and {inputs.agents_from} or later is demanded: upgrade it"
+        closed = _line(host, codes.AGENT_TOO_OLD, words)
     return standing, closed
 
 

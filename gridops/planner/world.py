@@ -84,6 +84,8 @@ class Inputs:
     """What hosts fetched on advice and still hold."""
     under_way: frozenset[ReplicaId] = frozenset()
     """Replicas of the parent whose load or start on their seat is commanded and has not ended."""
+    agents_from: str | None = None
+    """The oldest version of an agent that the trusted root lets be driven. None: any."""
 
 
 class Standing(IntEnum):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from gridops import __version__
 from gridops.base import limits
 from gridops.base.codes import Code
 from gridops.base.codes import protocol as codes
@@ -66,6 +67,8 @@ class Standing:
     known: KnownCatalog = NONE_KNOWN
     """What the host has seen of catalogs."""
     runs: Runs = field(default_factory=nothing)
+    agent: str = __version__
+    """The version of the agent that judges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +248,9 @@ def _in_session(fence: Fence, standing: Standing) -> _No:
         return codes.STALE_SESSION, f"no fresh directive for {render_ms(limits.STALE_SESSION_MS)}"
     if standing.chain.expired(standing.now_ms):
         return trust_codes.ROOT_EXPIRED, "the newest root document here has expired: serving goes on, change waits"
+    outdated = standing.chain.outdated(standing.agent)
+    if outdated is not None:
+        return trust_codes.AGENT_TOO_OLD, f"{outdated}; serving goes on, change waits"
     unfinished, most = len(open_heads(fence)), limits.OPEN_BODIES_PER_HOST
     if unfinished >= most:
         return codes.TOO_MANY_OPEN, f"{counted(unfinished, 'command')} unfinished, at most {most} may be"

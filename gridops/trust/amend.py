@@ -13,6 +13,7 @@ from dataclasses import replace
 from gridops.base.codes import trust as codes
 from gridops.base.errors import Refusal
 from gridops.base.ids import PersonName
+from gridops.base.versions import ranked
 from gridops.trust.found import renewed_root
 from gridops.trust.keys import PublicKey
 from gridops.trust.root import Role, RoleKey, RoleName, Root, RootChain
@@ -115,6 +116,20 @@ def asking(chain: RootChain, version: int, now_ms: int) -> Root:
         said = "asks for none already" if version == 0 else f"asks for catalog {version} already"
         raise Refusal(codes.ROOT_AMENDMENT.code, f"root {chain.root.version} {said}")
     return replace(renewed_root(chain, now_ms), catalog=version)
+
+
+def driving(chain: RootChain, version: str, now_ms: int) -> Root:
+    """Only agents of this version or a later one are driven from now on. Raises Refusal for what is no version, and
+    where it is so already."""
+    if ranked(version) is None:
+        raise Refusal(
+            codes.ROOT_AMENDMENT.code,
+            f"{version[:64]!r} is no version of an agent",
+            hints=("numbers with dots between them, such as 0.2.0",),
+        )
+    if chain.root.agent_min_version == version:
+        raise Refusal(codes.ROOT_AMENDMENT.code, f"root {chain.root.version} demands agents from {version} on already")
+    return replace(renewed_root(chain, now_ms), agent_min_version=version)
 
 
 def next_controller(chain: RootChain, key: PublicKey, *, stolen: bool, now_ms: int) -> Root:

@@ -18,9 +18,12 @@ from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, PersonName, is_name
 from gridops.base.record import record, to_bytes
 from gridops.base.units import counted, render_instant
+from gridops.base.versions import agent_words, precedes, ranked
 from gridops.trust import envelope
 from gridops.trust.keys import PublicKey, Signer, parse_key
 
+FIRST_AGENT = "0.1.0"
+"""What every root says until people mean something by it: there is no release before it, so it demands nothing."""
 TRUST = "policies/trust/"
 """Where documents of trust lie in a repository."""
 
@@ -72,7 +75,8 @@ class Root:
     """PEM certificates that agents pin: current and next."""
     standing: bool = False
     """Hosts may accept commands of allowed classes without an approval in the grant."""
-    agent_min_version: str = "0.1.0"
+    agent_min_version: str = FIRST_AGENT
+    """Agents before this version are not driven: they serve on, accept nothing new and are sent nothing new."""
     signed_commits: bool | None = None
     """True: every commit is signed by a change key of its parent's documents. Left out: the accepted branch speaks.
 
@@ -137,6 +141,17 @@ class RootChain:
                 if parse_key(entry.key) == key:
                     return entry.holder
         return None
+
+    @property
+    def agents_from(self) -> str | None:
+        """The oldest agent that may be driven; None: any."""
+        return self.root.agent_min_version if self.root.agent_min_version != FIRST_AGENT else None
+
+    def outdated(self, version: str | None) -> str | None:
+        """Why an agent of this version is not to be driven, in words; None: it may be."""
+        if not precedes(version, self.agents_from):
+            return None
+        return f"{agent_words(version)}, and root {self.root.version} demands {self.agents_from} or later: upgrade it"
 
     def expired(self, now_ms: int) -> bool:
         return now_ms >= self.root.expires_ms
@@ -264,6 +279,8 @@ def _check(root: Root) -> None:
 
 def _reachable(root: Root) -> None:
     """Refuse to sign a need that nothing could ever meet. Asked of new documents alone: what stands stays readable."""
+    if ranked(root.agent_min_version) is None:
+        raise _contradiction(f"root {root.version}", f"{root.agent_min_version[:32]!r} is no version of an agent")
     for role in root.roles:
         if role.threshold > limits.SIGNATURES:
             why = f"role {role.name} demands {role.threshold} signatures, and at most {limits.SIGNATURES} are ever read"

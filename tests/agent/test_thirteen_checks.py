@@ -197,6 +197,7 @@ CHECKS: tuple[tuple[int, str, bool, Defect], ...] = (
     (8, "not_yet", False, _grant(issued_ms=b.NOW + 31_000, not_after_ms=b.NOW + 60_000)),
     (8, "expired", False, _grant(not_after_ms=b.NOW - 1)),
     (9, "root_expired", False, _host(chain=_expired())),
+    (9, "agent_too_old", False, _host(chain=b.demanding(b.RELEASED, "0.0.9"), version="0.0.8")),
     (9, "too_many_open", False, _crowded),
     (10, "old_catalog", True, _body(catalog=VERSION - 1)),
     (10, "not_in_catalog", True, _unlisted),

@@ -10,7 +10,7 @@ import pytest
 from gridops.base.errors import Failed
 from gridops.cli import exits, status_host
 from gridops.cli.output import Context, Output
-from gridops.cli.status import _hosts, show
+from gridops.cli.status import _hosts, attention, show
 
 GIB = 1 << 30
 HOST: dict[str, Any] = {
@@ -52,6 +52,20 @@ def test_a_controller_of_before_tells_no_transfers() -> None:
     old = {name: value for name, value in HOST.items() if name not in ("transfers", "disk_free_bytes")}
     text = "\n".join(status_host.lines(status_host.document(WHOLE | {"hosts": [old]}, "forge"), None))
     assert "fetching" not in text
+
+
+def test_a_host_whose_agent_is_not_driven_is_named_once() -> None:
+    words = "agent 0.1.0, and root 4 demands 0.2.0 or later: upgrade it"
+    old = HOST | {"agent_version": "0.1.0", "outdated": words}
+    text = "\n".join(status_host.lines(status_host.document(WHOLE | {"hosts": [old]}, "forge"), None))
+    assert text.count("demands 0.2.0") == 1
+    assert words in "\n".join(_hosts({"hosts": [old]}, 1, None, wide=False))
+    whole = WHOLE | {"hosts": [old], "pending": []}
+    assert attention(whole) == [f"forge: {words}"]
+    said = old | {"alarms": [f"agent_too_old: {words}; serving goes on, change waits"]}
+    assert len(attention(whole | {"hosts": [said]})) == 1
+    crowd = [HOST | {"host": f"h{n}", "transfers": []} for n in range(20)]
+    assert words in "\n".join(_hosts({"hosts": [*crowd, old | {"transfers": []}]}, 1, None, wide=False))
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,20 @@ def test_one_person_adds_another_and_revokes_them_again(trusted: Trusted, call: 
     assert chain_of(trusted.root).root.version == 4
 
 
+def test_agents_are_driven_from_a_version_on_and_what_is_no_version_is_refused(trusted: Trusted, call: Call) -> None:
+    answer = call("-C", trusted.root, "trust", "agents", "99.0.0")
+    assert answer.code == 0, answer.err
+    assert "Agents before 99.0.0 serve on and take nothing new." in answer.out
+    assert "gridops status names them" in answer.err
+    assert "no agent of its release may be driven then" in answer.err
+    assert chain_of(trusted.root).agents_from == "99.0.0"
+    wrong = call("-C", trusted.root, "trust", "agents", "newest")
+    assert (wrong.code != 0, "'newest' is no version of an agent" in wrong.err) == (True, True)
+    assert call("-C", trusted.root, "trust", "agents", "0.1.0").code == 0
+    assert chain_of(trusted.root).agents_from is None
+    assert "Agents before" not in call("-C", trusted.root, "trust", "show").out
+
+
 def test_two_people_sign_one_after_the_other_each_with_their_own_keys(
     trusted: Trusted, call: Call, tmp_path: Path, jons: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

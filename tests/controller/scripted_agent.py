@@ -69,6 +69,10 @@ class Room:
     """What its qualifications came to."""
     transfers: tuple[Transfer, ...] | None = None
     """What it says that it fetches."""
+    version: str = "0.1.0"
+    """Of its agent."""
+    heeds: bool = True
+    """Its agent knows that a root may demand a later version; one of before does not ask."""
 
     def bump(self) -> None:
         self.generation += 1
@@ -125,7 +129,7 @@ class ScriptedAgent:
             receipt_head=self.receipts.head,
             root_version=self.chain.root.version,
             clock_ms=self.now_ms,
-            agent_version="0.1.0",
+            agent_version=self.room.version,
             inventory=self.inventory(),
             open=fences.open_heads(self.fence),
             heard_ms=self.session.floor_ms if self.claims else 0,
@@ -214,6 +218,7 @@ class ScriptedAgent:
             known=self.known,
             owed=chain_of_receipts.owed_count(self.receipts),
             runs=as_reported(self.room.residencies.values()),
+            agent=self.room.version if self.room.heeds else "999",
         )
         ruling = fences.examine(self.fence, grant, standing)
         match ruling:

@@ -131,6 +131,7 @@ class Fleet:
     forecast: Forecast | None = None
     learned: Learned | None = None
     prefetched: tuple[Prefetched, ...] = ()
+    agents_from: str | None = None
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -167,6 +168,7 @@ class Fleet:
             forecast=self.forecast,
             learned=self.learned,
             prefetched=self.prefetched,
+            agents_from=self.agents_from,
         )
 
     def snapshot(self) -> Snapshot:

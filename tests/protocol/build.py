@@ -97,7 +97,15 @@ def released(chain: RootChain, threshold: int = 2, catalog: int | None = None, *
     return chain.advance(seal_root(following, ADA))
 
 
+def demanding(chain: RootChain, version: str) -> RootChain:
+    """The next root, which lets agents be driven from this version on."""
+    root = chain.root
+    following = replace(root, version=root.version + 1, fleet=chain.fleet, agent_min_version=version)
+    return chain.advance(seal_root(following, ADA))
+
+
 RELEASED = released(CHAIN)
+DEMANDING = demanding(CHAIN, "0.10.0")
 PERSON = Approver("ada", ADA, FLEET, NOW)
 
 

@@ -110,6 +110,12 @@ ALONE: dict[str, tuple[str, bool, Defect]] = {
     "epoch after the root's": ("term_jump", False, _grant(term=Term(epoch=2, counter=6))),
     "valid for too long": ("expired", False, _grant(not_after_ms=NOW - MINUTE + limits.GRANT_VALID_MS + 1)),
     "ends before it begins": ("expired", False, _grant(issued_ms=NOW + 2_000, not_after_ms=NOW + 1_000)),
+    "an agent older than the root demands": (
+        "agent_too_old",
+        False,
+        _standing(chain=build.DEMANDING, agent="0.9.0"),
+    ),
+    "an agent of no readable version": ("agent_too_old", False, _standing(chain=build.DEMANDING, agent="newest")),
     "root expired": ("root_expired", False, _standing(now_ms=NOW + build.YEAR)),
     "standing without the root's leave": (
         "unapproved",

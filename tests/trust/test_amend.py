@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from gridops.base.errors import Refusal
 from gridops.base.ids import PersonName
-from gridops.trust import amend
+from gridops.base.record import to_bytes
+from gridops.trust import amend, envelope
 from gridops.trust.draft import read_draft
 from gridops.trust.envelope import countersign
 from gridops.trust.root import RoleName, Root, RootChain, seal_root
@@ -60,6 +62,8 @@ REFUSED: dict[str, tuple[Callable[[RootChain], Root], str]] = {
     ),
     "more than there are": (lambda c: amend.demanding(c, RoleName.APPROVER, 3, LATER), "lists 2"),
     "of a role that nobody holds": (lambda c: amend.demanding(c, RoleName.RELEASE, 1, LATER), "lists 0"),
+    "agents of no version": (lambda c: amend.driving(c, "newest", LATER), "'newest' is no version of an agent"),
+    "agents as they are driven": (lambda c: amend.driving(c, "0.1.0", LATER), "demands agents from 0.1.0 on already"),
     "an end without a beginning": (lambda c: amend.only_controller(c, LATER), "no rotation is under way"),
 }
 
@@ -70,6 +74,26 @@ def test_what_cannot_be_is_refused_with_what_to_do(name: str) -> None:
     with pytest.raises(Refusal, match=words) as caught:
         make(chain_of(root(BOTH), "mira", "jon"))
     assert caught.value.code == "root_amendment"
+
+
+def test_older_agents_are_not_driven_any_more_and_are_again_when_the_demand_is_taken_back() -> None:
+    chain = chain_of()
+    assert (chain.agents_from, chain.outdated(None)) == (None, None), "nothing is asked where nobody meant anything"
+    raised = follows(chain, amend.driving(chain, "0.10.0", LATER))
+    assert raised.agents_from == "0.10.0"
+    assert raised.outdated("0.9.9") == "agent 0.9.9, and root 2 demands 0.10.0 or later: upgrade it"
+    assert "no readable version" in (raised.outdated("newest") or "")
+    assert (raised.outdated("0.10.0"), raised.outdated("1.0")) == (None, None)
+    assert follows(raised, amend.driving(raised, "0.1.0", LATER)).outdated("0.1.0") is None
+
+
+def test_a_demand_that_cannot_be_read_is_not_signed_and_met_by_none() -> None:
+    chain = chain_of()
+    unreadable = replace(amend.driving(chain, "0.2.0", LATER), agent_min_version="newest")
+    with pytest.raises(Refusal, match="is no version of an agent"):
+        seal_root(unreadable, *root_signers("mira"))
+    other = envelope.seal("root", to_bytes(unreadable), *root_signers("mira"))
+    assert chain.advance(other).outdated("99.0") is not None
 
 
 def test_a_new_key_takes_the_place_of_every_old_one_of_its_person() -> None:

@@ -94,6 +94,7 @@ def _granted(host: Host, envelope: str, now_ms: int) -> Answer:
         owed=receipts.owed_count(host.receipts),
         known=host.known,
         runs=_runs(host),
+        agent=host.version,
     )
     ruling = examine(host.fence, envelope, standing)
     match ruling:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
+from gridops import __version__
 from gridops.base import limits
 from gridops.base.ids import DeviceId, Digest, ProfileName, ReplicaId
 from gridops.base.record import record
@@ -156,7 +157,7 @@ def _none() -> Mapping[K, V]:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Everything a host knows. `boot`, `measured` and `verdict` are of this run; the rest is durable."""
+    """Everything a host knows. `boot`, `measured`, `verdict` and `version` are of this run; the rest is durable."""
 
     boot: str
     """Random id of this run of the agent."""
@@ -177,6 +178,8 @@ class Host:
     measured: tuple[DeviceReport, ...] = ()
     verdict: Verdict = field(default_factory=Verdict)
     """What protection decided last."""
+    version: str = __version__
+    """Of the agent: a root document may demand a later one."""
 
     @property
     def state(self) -> HostState:

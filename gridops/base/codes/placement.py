@@ -231,6 +231,13 @@ HOST_LEFT = Code(
     "The host has left its fleet, and said so: it does not come back by itself.",
     "Set `expunged: true` in fleet.d/keys/HOST.yaml and remove the host from fleet.d.",
 )
+AGENT_TOO_OLD = Code(
+    "GO571",
+    "agent_too_old",
+    "The trusted root demands a newer agent than the one of this host, or its version cannot be read. What runs there "
+    "counts and serves on; nothing new is placed there and nothing is sent to it.",
+    "Upgrade the agent of the host; `gridops trust show` says from which version on agents are driven.",
+)
 HOST_UNREPORTED = Code(
     "GO547",
     "host_unreported",

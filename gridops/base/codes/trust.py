@@ -108,6 +108,15 @@ ROOT_EXPIRED = Code(
     "Change is frozen until people renew the root document. Serving and keep-alive go on.",
     "Renew it: `gridops trust renew`, signed by the root threshold.",
 )
+AGENT_TOO_OLD = Code(
+    "agent_too_old",
+    "agent older than the root demands",
+    "The trusted root says from which version on agents may be driven (`agent_min_version`), and this host's agent is "
+    "older, or of a version that cannot be read. It keeps serving and keeping alive, accepts nothing new and is sent "
+    "nothing new; commands that it had not accepted are taken back.",
+    "Upgrade the agent of the host: install the new version beside it and restart it, engines run on. If the demand "
+    "was a mistake, people lower it: `gridops trust agents VERSION`.",
+)
 BAD_TOKEN = Code(
     "bad_token",
     "not a join token",

@@ -75,7 +75,7 @@ def taken_back(state: State, host: HostId, rights: Mapping[ScopeName, Rights], k
     for entry in ob.open_entries(book.outbox):
         if entry.delivered or entry.wanted is GrantMode.VOID:
             continue
-        no = still_right(rights[entry.body.scope], entry)
+        no = still_right(rights[entry.body.scope], entry, known.report)
         why = no.detail if no is not None else _ill_founded(rights[entry.body.scope], entry, known)
         if why is not None:
             rows.append(r.BodyVoided(host=host, seq=entry.body.seq, why=why[:500]))

@@ -117,6 +117,7 @@ def inputs(state: State, soft: Soft, roster: Roster, scope: ScopeName, now_ms: i
         learned=learned(state.hosts, [p for p in desired.profiles if p.scope == scope], now_ms),
         prefetched=tuple(p for report in snapshot.hosts for p in report.prefetched or ()),
         under_way=under_way(rights),
+        agents_from=soft.chain.agents_from,
     )
 
 
@@ -251,6 +252,8 @@ def _host(soft: Soft, roster: Roster, host: Host, now_ms: int) -> tuple[str, str
     state = report.state.value if takes_work else f"{report.state.value}{over(report.since_ms)}"
     if roster.desired.catalog is not None and not report.can(Ability.CATALOG.value):
         state = f"{state}, knows no catalog"
+    if soft.chain.outdated(report.agent_version) is not None:
+        state = f"{state}, too old for {soft.chain.agents_from}"
     return host.id, standing, state, report.generation
 
 

@@ -173,7 +173,7 @@ def _take_back(turn: Pass) -> None:
             elif isinstance(action, Load) and (host, action.replica) not in meant:
                 found.append((host, entry, UNWANTED))
             continue
-        no = still_right(turn.rights, entry)
+        no = still_right(turn.rights, entry, turn.report(host))
         aimless = entry.key not in wanted and fresh(turn.soft, turn.roster, host, turn.rights.now_ms)
         if no is None and not aimless:
             continue

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from gridops.base.codes.control import GO416, GO422, GO429
 from gridops.base.codes.placement import HELD_WINDOW
 from gridops.base.codes.protocol import UNAPPROVED
-from gridops.base.codes.trust import ROOT_EXPIRED
+from gridops.base.codes.trust import AGENT_TOO_OLD, ROOT_EXPIRED
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, ReplicaId, ScopeName
 from gridops.base.windows import ZoneRules
@@ -89,7 +89,7 @@ class Rights:
 def may_issue(rights: Rights, action: Action, report: HostReport | None = None) -> Authority | No:
     """The authority under which a command may be made, or why it may not. `report` is the newest word of its host: no
     command is made that it could only refuse."""
-    found = _nothing_at_all(rights) or _authority(rights, action, report)
+    found = _nothing_at_all(rights) or _outdated(rights, report) or _authority(rights, action, report)
     if isinstance(found, No) or found.kind is not AuthorityKind.APPROVAL:
         return found
     if report is None or not report.can(Ability.PROOF.value):
@@ -145,9 +145,10 @@ def _proof(rights: Rights, warrant: Warrant, action: Action) -> Proof | None:
     return prove(warrant.decision, leaves, launch)
 
 
-def still_right(rights: Rights, entry: Entry) -> No | None:
-    """Why a command that the host has not decided must be taken back, or None while it may go."""
-    no = _nothing_at_all(rights)
+def still_right(rights: Rights, entry: Entry, report: HostReport | None = None) -> No | None:
+    """Why a command that the host has not decided must be taken back, or None while it may go. `report` is the newest
+    word of its host."""
+    no = _nothing_at_all(rights) or _outdated(rights, report)
     if no is not None:
         return no
     stale = outdated(rights.state, entry.body)
@@ -307,6 +308,12 @@ def _nothing_at_all(rights: Rights) -> No | None:
     if rights.chain.expired(rights.now_ms):
         return No(ROOT_EXPIRED.code, f"root {rights.chain.root.version} has expired: nothing may change")
     return None
+
+
+def _outdated(rights: Rights, report: HostReport | None) -> No | None:
+    """Nothing is sent to an agent that the root lets nobody drive, not even an end: it would accept nothing."""
+    words = rights.chain.outdated(report.agent_version) if report is not None else None
+    return No(AGENT_TOO_OLD.code, f"{report.host}: {words}") if report is not None and words is not None else None
 
 
 def _worn_out(rights: Rights, replica: ReplicaId, warrant: Warrant) -> No | None:
