@@ -58,10 +58,7 @@ class Story:
     def ready(self) -> list[dict[str, Any]]:
         """Residencies that answer, with their host."""
         return [
-            {**r, "host": h["host"]}
-            for h in self.status()["hosts"]
-            for r in h["residencies"]
-            if r["state"] == "ready"
+            {**r, "host": h["host"]} for h in self.status()["hosts"] for r in h["residencies"] if r["state"] == "ready"
         ]
 
     def front(self, host: str | None = None) -> Front:

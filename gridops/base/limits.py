@@ -154,6 +154,9 @@ REPLICA_NAMES_KEPT = 1 << 16
 # Controller
 EVENTS_IN_MEMORY = 1_000
 INVITES = 1_000
+ENDED_KEYS = 20_000
+"""Host keys that were expunged or signed over from, which never count again. Double: two megabytes more; half: a key of
+twenty years ago is forgotten in a fleet that replaces a thousand machines a year."""
 PENDING_HOSTS = 1_000
 LESSONS_PER_HOST = 256
 """What a host's receipts taught, each of one artifact revision. Double: weights of a year ago are still known where

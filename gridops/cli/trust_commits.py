@@ -13,11 +13,15 @@ from typing import Annotated
 
 import typer
 
-from gridops.base.errors import GridopsError, Refusal
-from gridops.base.ids import PersonName
+from gridops.base import limits
+from gridops.base.errors import Failed, GridopsError, Refusal
+from gridops.base.ids import CommitId, PersonName
+from gridops.cli.client import root_of
 from gridops.cli.doctor import Finding
+from gridops.cli.output import Usage
 from gridops.cli.trust_change import begin, hand_on
 from gridops.files.git import Checkout
+from gridops.files.trusted import root_texts
 from gridops.trust import amend
 from gridops.trust.keys import parse_key
 from gridops.trust.root import RoleName, RootChain
@@ -26,6 +30,7 @@ COMMITS = """\b
 Examples:
   gridops trust commits signed
   gridops trust commits any
+  gridops trust commits signed --from HEAD
   GRIDOPS_KEYS=/media/usb/keys gridops trust commits signed
 """
 MIRRORS = """\b
@@ -57,14 +62,44 @@ def register(trust: typer.Typer) -> None:
 def demand(
     ctx: typer.Context,
     which: Annotated[Which, typer.Argument(metavar="signed|any", help="Which commits may count from now on.")],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="COMMIT", help="The branch was rewritten on purpose: its line begins anew at this commit."
+        ),
+    ] = None,
 ) -> None:
     context, chain, now_ms = begin(ctx)
+    if start is not None:
+        if which is not Which.SIGNED:
+            raise Usage("trust commits any: --from says where a line of signed commits begins")
+        commit = _rewritten(Checkout(root_of(context.directory)), chain, start)
+        hand_on(context, chain, amend.beginning_anew(chain, commit, now_ms), f"Begin the line anew at {commit[:12]}")
+        context.say("sign that commit with a change key, put nothing else into it, and push the branch by force")
+        return
     on = which is Which.SIGNED
     root = amend.signing_commits(chain, on, now_ms)
     hand_on(context, chain, root, "Demand signed commits" if on else "Demand no signature of commits")
     if on:
         context.say("the commit after that one is the first that must be signed; make git ready for it:")
         context.say(*(f"  {line}" for line in SIGN))
+
+
+def _rewritten(checkout: Checkout, chain: RootChain, start: str) -> CommitId:
+    """The commit that a line may begin with anew. Raises Failed where a controller would not take it."""
+    commit = checkout.resolve(start)
+    if commit is None:
+        raise Failed(f"{start}: no commit here; nothing was changed")
+    if commit != checkout.head() and commit not in checkout.first_parents(checkout.head(), limits.COMMITS_PER_INTAKE):
+        raise Failed(f"{start}: not on the line of this branch's first parents; nothing was changed")
+    there = root_texts(checkout.tree(commit))
+    if not there or there[-1] != chain.text:
+        why = f"its newest root document is not root {chain.root.version}, the newest here"
+        raise Failed(
+            f"commit {commit[:12]}: {why}: rewritten history keeps all of them; nothing was changed",
+            hints=("rewrite it again without touching policies/trust/root",),
+        )
+    return commit
 
 
 def mirrors(

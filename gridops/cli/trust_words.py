@@ -32,6 +32,8 @@ def words(chain: RootChain) -> list[str]:
         lines.append(f"The controller's certificate is being rotated: {len(root.controller_tls)} are pinned.")
     if root.signed_commits:
         lines.append("Every commit is signed by a change key of the root before it, or nothing of it counts.")
+        if root.from_commit is not None:
+            lines.append(f"Their line was rewritten by people, and begins anew at {root.from_commit}.")
     else:
         lines.append("Commits need no signature: who may push to the watched branch speaks for intent.")
     standing = "obey" if root.standing else "refuse"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from gridops.base import limits
@@ -21,8 +21,8 @@ from gridops.files.git import Checkout
 from gridops.files.objects import FOLDER, Objects
 from gridops.files.survey import survey
 from gridops.trust.commit import Commit, read_commit, signed_by
-from gridops.trust.line import Line, Position, Step, follow, restricted, root_documents
-from gridops.trust.root import TRUST, RoleKey, RootChain
+from gridops.trust.line import Line, Position, Step, begins_anew, follow, restricted, root_documents
+from gridops.trust.root import TRUST, RoleKey, RootChain, genesis
 
 _TREE = re.compile(rb"tree ([0-9a-f]{40}|[0-9a-f]{64})\n")
 
@@ -63,18 +63,63 @@ def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:
     """The line from what is in force to a commit, and over what lies in the commit's folders. Never raises Refusal."""
     try:
         with checkout.objects() as objects:
-            if base.beside is not None:
-                _not_before(checkout, base.beside, tip)
-            at, ahead = _beginning(checkout, objects, tip, base)
-            tree = _tree_of(at.commit, _raw(objects, at.commit))
-            for name, raw in zip(ahead, objects.each(ahead, "commit", limits.COMMIT_BYTES), strict=True):
-                commit = read_commit(name, raw)
-                at = follow(at, _step(objects, at, commit, tree))
-                tree = commit.tree
-            survey(objects, tree)
+            return _going_on(checkout, objects, tip, base)
     except Refusal as refusal:
-        return Line(base.commit, tip, refusal=refusal)
+        broken = Line(base.commit, tip, refusal=refusal)
+    try:
+        with checkout.objects() as objects:
+            return _anew(checkout, objects, tip, base) or broken
+    except Refusal as refusal:
+        return replace(broken, refusal=refusal)
+
+
+def _going_on(checkout: Checkout, objects: Objects, tip: CommitId, base: Base) -> Line:
+    """The line from what is in force. Raises Refusal."""
+    if base.beside is not None:
+        _not_before(checkout, base.beside, tip)
+    at = _followed(objects, *_beginning(checkout, objects, tip, base))
     return Line(base.commit, tip, at.signers, at.catalog)
+
+
+def _anew(checkout: Checkout, objects: Objects, tip: CommitId, base: Base) -> Line | None:
+    """The line from where the root's people let it begin anew, in a document that is newer than those in force; None
+    where they have said nothing of the kind. Raises Refusal.
+
+    They vouch for that commit and for all behind it. What comes after it is judged as ever, by the documents in force.
+    """
+    if base.commit is None:
+        return None  # nothing was in force that it could begin beside
+    try:
+        trust = _trust_of(objects, _tree_of(tip, _raw(objects, tip)))
+        roots = root_documents(_files(objects, trust)) if trust is not None else ()
+        fresh = roots[len(base.roots) :] if roots[: len(base.roots)] == base.roots else ()
+        named = begins_anew(base.chain, fresh)
+    except Refusal:
+        return None  # why the tip is not believed is told already
+    if named is None:
+        return None
+    version, begin = named
+    short = f"commit {begin[:12]}, at which root {version} lets the line begin anew,"
+    if checkout.resolve(begin) is None:
+        raise Refusal(codes.COMMIT_OFF_LINE.code, f"{short} is not here", subject=tip)
+    there = _standing(objects, _trust_of(objects, _tree_of(begin, _raw(objects, begin))), {})
+    if there is None or there[1] != base.roots:
+        what = f"{short} holds other root documents than those in force: rewritten history keeps all of them"
+        raise Refusal(codes.TRUST_DOCUMENTS.code, what, subject=tip)
+    began = Position(begin, base.chain, base.roots)
+    at = _followed(objects, began, commits_between(checkout, begin, tip))
+    return Line(base.commit, tip, at.signers, at.catalog, anew=version)
+
+
+def _followed(objects: Objects, at: Position, ahead: tuple[CommitId, ...]) -> Position:
+    """The end of a line, each commit judged by the one before it, and what lies in the folders of the last."""
+    tree = _tree_of(at.commit, _raw(objects, at.commit))
+    for name, raw in zip(ahead, objects.each(ahead, "commit", limits.COMMIT_BYTES), strict=True):
+        commit = read_commit(name, raw)
+        at = follow(at, _step(objects, at, commit, tree))
+        tree = commit.tree
+    survey(objects, tree)
+    return at
 
 
 def signer_of(checkout: Checkout, commit: CommitId) -> RoleKey:
@@ -122,12 +167,16 @@ def _beginning(
     ahead = checkout.first_parents(tip, most + 1)
     known: dict[str, tuple[RootChain, tuple[str, ...]] | None] = {}
     began: Position | None = None
+    anew: CommitId | None = None
     for back in range(len(ahead) - 1, -1, -1):
         here = _standing(objects, _trust_of(objects, _tree_of(ahead[back], _raw(objects, ahead[back]))), known)
         if here is None:
             break  # nobody had a say before the first root document: the commit that brought it is where it begins
+        if began is None:  # the tip: its documents say whether the branch was rewritten, and at which commit it begins
+            named = begins_anew(genesis(here[1][0]), here[1][1:])
+            anew = named[1] if named is not None else None
         began = Position(ahead[back], *here)
-        if not began.signed:
+        if not began.signed or began.commit == anew:
             break
     if began is None:
         what = f"commit {tip[:12]} holds no root document, or none that holds"

@@ -33,7 +33,26 @@ def judge(found: Gathered) -> None:
             key.reader.warn(
                 codes.UNKNOWN_HOST, key.read.node("host"), f"no file declares host `{name}`", "its key is unused"
             )
+    _keys(found)
     _mode(found)
+
+
+def _keys(found: Gathered) -> None:
+    """A key speaks for one host. What a host has signed over from, or was expunged with, speaks for nobody again."""
+    over: dict[object, str] = {}
+    for name, key in sorted(found.keys.items()):
+        over |= {former: f"one that {name} has signed over from" for former, _ in listed(key.read, "previous")}
+        if key.read.get("expunged"):
+            over[key.read.get("key")] = f"the one that {name} was expunged with"
+    held: dict[object, str] = {}
+    for name, key in sorted(found.keys.items()):
+        mine = key.read.get("key")
+        if mine is None or key.read.get("expunged"):
+            continue
+        whose = over.get(mine) or (f"that of {held[mine]}" if mine in held else None)
+        held.setdefault(mine, name)
+        if whose is not None:
+            key.reader.error(codes.HOST_KEY_AGAIN, key.read.node("key"), f"the key of `{name}` is {whose}")
 
 
 def listed(read: Read | None, field: str) -> Iterator[tuple[Any, Node]]:

@@ -141,6 +141,11 @@ class HostKey:
     admitted_by: PersonName | None = None
     admitted_at_ms: int | None = None
 
+    @property
+    def over(self) -> tuple[str, ...]:
+        """The keys that never speak for this host again, nor for another."""
+        return (*self.previous, self.key) if self.expunged else self.previous
+
 
 @record
 class Drain:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gridops.base.codes import trust as codes
 from gridops.base.errors import Refusal
-from gridops.base.ids import PersonName
+from gridops.base.ids import CommitId, PersonName
 from gridops.base.versions import ranked
 from gridops.trust.found import renewed_root
 from gridops.trust.keys import PublicKey
@@ -189,6 +189,14 @@ def signing_commits(chain: RootChain, on: bool, now_ms: int) -> Root:
         word = "must be signed already" if on else "need no signature as it is"
         raise Refusal(codes.ROOT_AMENDMENT.code, f"root {chain.root.version}: commits {word}")
     return replace(renewed_root(chain, now_ms), signed_commits=True if on else None)
+
+
+def beginning_anew(chain: RootChain, commit: CommitId, now_ms: int) -> Root:
+    """The line of signed commits begins anew at this commit of a branch that people have rewritten. Raises Refusal."""
+    if not chain.root.signed_commits:
+        what = f"root {chain.root.version}: commits need no signature, so a rewritten branch is accepted as it is"
+        raise Refusal(codes.ROOT_AMENDMENT.code, what)
+    return replace(renewed_root(chain, now_ms), from_commit=commit)
 
 
 def _with_controller(chain: RootChain, change: _Change, now_ms: int) -> Root:

@@ -61,6 +61,7 @@ def renewed_root(chain: RootChain, now_ms: int) -> Root:
         fleet=chain.fleet,
         issued_ms=now_ms,
         expires_ms=now_ms + YEAR_MS,
+        from_commit=None,
     )
 
 

@@ -8,7 +8,7 @@ documents that it brings itself, nor by documents older than those of the commit
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gridops.base import limits
@@ -56,6 +56,8 @@ class Line:
     """The newest catalog on the way: the last commit may hold no older one, whoever saw what lay between."""
     refusal: Refusal | None = None
     """Why the line does not lead to the tip."""
+    anew: int | None = None
+    """The root document by which it begins anew, beside what was accepted; None where it goes on from that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,19 @@ def _catalog(known: KnownCatalog, chain: RootChain, trust: Mapping[str, bytes] |
         return take(known, chain, raw.decode("utf-8"))
     except (Refusal, UnicodeDecodeError):
         return known
+
+
+def begins_anew(chain: RootChain, texts: Iterable[str]) -> tuple[int, CommitId] | None:
+    """Where the newest of these documents that says so lets the line begin anew, and its version. Raises Refusal.
+
+    `texts` follow the chain: what stands in documents that are in force already has been done, and counts no more.
+    """
+    found = None
+    for text in texts:
+        chain = chain.advance(text)
+        if chain.root.from_commit is not None:
+            found = chain.root.version, chain.root.from_commit
+    return found
 
 
 def restricted(chain: RootChain) -> bool:

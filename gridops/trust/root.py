@@ -15,7 +15,7 @@ from enum import StrEnum
 from gridops.base import canon, limits
 from gridops.base.codes import trust as codes
 from gridops.base.errors import Refusal
-from gridops.base.ids import Digest, PersonName, is_name
+from gridops.base.ids import CommitId, Digest, PersonName, is_name
 from gridops.base.record import record, to_bytes
 from gridops.base.units import counted, render_instant
 from gridops.base.versions import agent_words, precedes, ranked
@@ -26,6 +26,9 @@ FIRST_AGENT = "0.1.0"
 """What every root says until people mean something by it: there is no release before it, so it demands nothing."""
 TRUST = "policies/trust/"
 """Where documents of trust lie in a repository."""
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class RoleName(StrEnum):
@@ -87,6 +90,10 @@ class Root:
     catalog: int | None = None
     """The least version of the catalog that every host asks for, also one that has never seen any. 0: none is asked
     for any more, and what was seen is forgotten. None: whoever has seen one goes on asking for it (`release`)."""
+
+    from_commit: CommitId | None = None
+    """People rewrote the branch: its line begins anew at this commit, whatever was accepted before. It is of this very
+    document, and of none after it: whoever has seen it goes on from there like from any other commit."""
 
     def role(self, name: str) -> Role | None:
         return next((role for role in self.roles if role.name == name), None)
@@ -268,13 +275,19 @@ def _check(root: Root) -> None:
         raise _contradiction(where, f"its mirrors are one to {limits.MIRRORS} addresses http(s)://... that end with /")
     if not root.issued_ms < root.expires_ms:
         raise _contradiction(where, "it expires before it is issued")
+    _check_commits(root, where)
+    holders: dict[bytes, str] = {}
+    for role in root.roles:
+        _check_role(role, where, holders)
+
+
+def _check_commits(root: Root, where: str) -> None:
     if root.signed_commits:
         change = root.role(RoleName.CHANGE)
         if change is None or change.threshold != 1:
             raise _contradiction(where, "commits must be signed, and a commit has one signature: one `change` key")
-    holders: dict[bytes, str] = {}
-    for role in root.roles:
-        _check_role(role, where, holders)
+    if root.from_commit is not None and not (root.signed_commits and _COMMIT.fullmatch(root.from_commit)):
+        raise _contradiction(where, "a line of commits begins anew at a whole commit id, and where commits are signed")
 
 
 def _reachable(root: Root) -> None:

@@ -134,9 +134,7 @@ async def test_what_another_signed_or_what_has_ended_leads_to_no_front(desk: Des
     with pytest.raises(Refusal, match="expired"):
         opened(desk, text, now_ms=wall_ms() + limits.BINDING_MS + 1)
     with pytest.raises(Refusal, match="wrong_host"):
-        open_binding(
-            text, desk.site.signer.public, fleet=desk.site.chain.fleet, host=HostId("other"), now_ms=wall_ms()
-        )
+        open_binding(text, desk.site.signer.public, fleet=desk.site.chain.fleet, host=HostId("other"), now_ms=wall_ms())
 
 
 async def test_a_front_at_another_port_is_signed_for_anew(desk: Desk) -> None:

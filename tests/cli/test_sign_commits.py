@@ -121,3 +121,34 @@ def test_show_and_doctor_say_in_words_what_counts(fleet: Path, call: Call, tmp_p
     assert call("-C", fleet, "trust", "demand", "change", "1").code == 0
     assert call("-C", fleet, "trust", "commits", "any").code == 0
     assert "Commits need no signature" in call("-C", fleet, "trust", "show").out
+
+
+def test_a_line_begins_anew_only_at_a_commit_that_a_controller_would_take(
+    fleet: Path, call: Call, tmp_path: Path, git: Callable[..., str]
+) -> None:
+    assert call("-C", fleet, "trust", "init", "--person", "mira", "--state", tmp_path / "state").code == 0
+    git(fleet, "add", ".")
+    git(fleet, "commit", "-q", "-m", "Found the fleet")
+    founded = git(fleet, "rev-parse", "HEAD")
+    assert call("-C", fleet, "trust", "commits", "signed").code == 0
+    git(fleet, "add", ".")
+    git(fleet, "commit", "-q", "-m", "Demand signed commits")
+    git(fleet, "switch", "-q", "-c", "aside")
+    git(fleet, "commit", "-q", "--allow-empty", "-m", "Aside")
+    aside = git(fleet, "rev-parse", "HEAD")
+    git(fleet, "switch", "-q", "main")
+    before = sorted(p.name for p in (fleet / "policies/trust/root").iterdir())
+    for args, says in (
+        (("signed", "--from", "nowhere"), "no commit here"),
+        (("signed", "--from", aside), "not on the line"),
+        (("signed", "--from", founded), "keeps all of them"),
+        (("any", "--from", "HEAD"), "--from says where"),
+    ):
+        ran = call("-C", fleet, "trust", "commits", *args)
+        assert ran.code != 0
+        assert says in ran.err, ran.err
+    assert sorted(p.name for p in (fleet / "policies/trust/root").iterdir()) == before
+    said = call("-C", fleet, "trust", "commits", "signed", "--from", "HEAD")
+    assert "Wrote policies/trust/root/3.json" in said.out, said.err
+    assert f"begins anew at {chain_of(fleet).root.from_commit}" in call("-C", fleet, "trust", "show").out
+    assert chain_of(fleet).root.from_commit == git(fleet, "rev-parse", "HEAD")

@@ -49,9 +49,7 @@ def test_the_word_of_a_host_is_asked_for_and_handed_on_unaltered(desk: Desk) -> 
     assert fronts(desk) == {"alpha": agent.binding}
     assert not agent.last.wants_binding, "said once, it is not asked for again"
     (front,) = views.fronts(desk.controller.view()).fronts
-    opened = open_binding(
-        front.binding, agent.signer.public, fleet=agent.chain.fleet, host=agent.host, now_ms=desk.now
-    )
+    opened = open_binding(front.binding, agent.signer.public, fleet=agent.chain.fleet, host=agent.host, now_ms=desk.now)
     assert (front.endpoint, opened.says.certificate) == (WHERE, TLS.cert_pem)
 
 

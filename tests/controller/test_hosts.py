@@ -164,6 +164,40 @@ def test_an_expunged_host_is_heard_no_more(desk: Desk) -> None:
     assert no.value.code == "not_admitted"
 
 
+def test_an_expunged_key_never_returns_whatever_a_later_commit_says(desk: Desk) -> None:
+    text = desk.fleet.key_file("alpha")
+    desk.commit({"fleet.d/keys/alpha.yaml": text + "expunged: true\n"})
+    expunged = desk.state.accepted.commit
+    for files in (
+        {"fleet.d/keys/alpha.yaml": text},
+        {"fleet.d/keys/alpha.yaml": text + "expunged: false\n"},
+        {"fleet.d/keys/alpha.yaml": None, "fleet.d/keys/beta.yaml": text.replace("alpha", "beta")},
+    ):
+        desk.commit(files)
+        assert desk.state.accepted.commit == expunged
+        assert "key_expunged" in desk.state.refused.problems[0]
+        with pytest.raises(Refusal, match="not_admitted"):
+            desk.beat("alpha")
+    desk.restart()  # it is remembered, and not only by the commit that is in force
+    assert desk.state.accepted.commit == expunged
+    desk.commit({"fleet.d/keys/beta.yaml": desk.fleet.key_file("beta")})  # the file of alpha is gone since
+    assert "alpha" not in {k.host for k in desk.state.accepted.desired.keys}
+    desk.commit({"fleet.d/keys/alpha.yaml": text})
+    assert "key_expunged" in desk.state.refused.problems[0]
+    agent, token = desk.fleet.agents["alpha"], desk.ask("invite", host="alpha")["token"]
+    with pytest.raises(Refusal, match="key_expunged"):
+        desk.controller.join(seal("join", to_bytes(joined(desk, "alpha", agent.signer, token)), agent.signer))
+    own = text.replace(agent.signer.public.text, OTHER.public.text)
+    desk.commit({"fleet.d/keys/alpha.yaml": own})
+    assert desk.controller.roster.admitted(HostId("alpha")) is not None, "the host may return, with a key of its own"
+
+
+def test_a_key_that_was_taken_out_and_not_expunged_may_return(desk: Desk) -> None:
+    desk.commit({"fleet.d/keys/alpha.yaml": None})
+    desk.commit({"fleet.d/keys/alpha.yaml": desk.fleet.key_file("alpha")})
+    desk.beat("alpha")
+
+
 def test_a_replayed_heartbeat_is_ignored_and_two_agents_with_one_key_are_stopped(fleet: Fleet) -> None:
     fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
     desk = Desk(fleet)

@@ -8,6 +8,7 @@ from tests.files.repo import (
     BUDGETS,
     DIGEST,
     GOOD,
+    HOST_KEY,
     HOSTS,
     KEY,
     MODE,
@@ -19,6 +20,15 @@ from tests.files.repo import (
     changed,
 )
 from tests.files.row import EXTERNAL, HEAD, SECOND_PROFILE, Row
+
+OTHER_KEY = "ed25519:" + "5b" * 32
+
+
+def _with_keys(of_the_mac: str, of_the_forge: str) -> dict[str, str]:
+    """The good fleet with the keys of its two hosts."""
+    mac = f"{HEAD}kind: HostKey\nhost: ana-mac\n{of_the_mac}"
+    return added(HOST_KEY, f"{HEAD}kind: HostKey\nhost: forge\n{of_the_forge}") | {"fleet.d/keys/ana-mac.yaml": mac}
+
 
 SENSE: dict[str, Row] = {
     "host in two files": Row(
@@ -82,6 +92,27 @@ SENSE: dict[str, Row] = {
         s.UNKNOWN_HOST,
         "fleet.d/keys/anvil.yaml:3:7",
         severity="warning",
+    ),
+    "one key for two hosts": Row(
+        _with_keys(f"key: {KEY}\n", f"key: {KEY}\n"), s.HOST_KEY_AGAIN, f"{HOST_KEY}:4:6", "is that of ana-mac"
+    ),
+    "the key of a host that was expunged": Row(
+        _with_keys(f"key: {KEY}\nexpunged: true\n", f"key: {KEY}\n"),
+        s.HOST_KEY_AGAIN,
+        f"{HOST_KEY}:4:6",
+        "ana-mac was expunged with",
+    ),
+    "a key that another host has signed over from": Row(
+        _with_keys(f"key: {OTHER_KEY}\nprevious: ['{KEY}']\n", f"key: {KEY}\n"),
+        s.HOST_KEY_AGAIN,
+        f"{HOST_KEY}:4:6",
+        "ana-mac has signed over from",
+    ),
+    "a key that its own host has signed over from": Row(
+        added(HOST_KEY, f"{HEAD}kind: HostKey\nhost: forge\nkey: {KEY}\nprevious: ['{KEY}']\n"),
+        s.HOST_KEY_AGAIN,
+        f"{HOST_KEY}:4:6",
+        "forge has signed over from",
     ),
     "excludes a profile that is not there": Row(
         appended(PROFILE, "colocation: {exclude: [chat]}\n"),

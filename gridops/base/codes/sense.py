@@ -213,3 +213,10 @@ ENGINE_CANNOT = Code(
     "works on fewer lanes or devices, lacks a file without which it reads nothing, or produces something else.",
     "Write what the message names, or take another engine.",
 )
+HOST_KEY_AGAIN = Code(
+    "GO346",
+    "host key that speaks for somebody already",
+    "A key is one machine's: it speaks for one host, and once it has been signed over or expunged it speaks for nobody "
+    "any more, under any name.",
+    "Join the machine anew, so that it makes a key of its own: `gridops host invite HOST`.",
+)

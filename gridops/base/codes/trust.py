@@ -148,3 +148,10 @@ PLAN_EDITED = Code(
     "something else than what was signed, so nobody can know what a reviewer read.",
     "Undo the edit, or change the inputs (`fleet.d/`, `profiles.d/`, `policies/`) and let a new plan be made.",
 )
+KEY_EXPUNGED = Code(
+    "key_expunged",
+    "expunged key",
+    "A commit expunged this host key, or its host signed over from it. Such a key never speaks for anybody again, "
+    "whatever a later commit says: whoever had it may have it still.",
+    "Let the machine make a key of its own: `gridops host invite HOST`, and `gridops-agent join` with another folder.",
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gridops.base import limits
 from gridops.base.codes.control import GO427
-from gridops.base.codes.trust import WRONG_FLEET
+from gridops.base.codes.trust import KEY_EXPUNGED, WRONG_FLEET
 from gridops.base.errors import Refusal
 from gridops.controller.core import rows as r
 from gridops.controller.core.roster import Roster
@@ -29,6 +29,13 @@ def join(
     if invite is None or key is None or now_ms >= invite.expires_ms:
         raise Refusal(GO427.code, f"there is no open invitation for {host}", subject=host, hints=(GO427.remedy,))
     require_mac(request_mac(key, chain.fleet, request.host_key, request.nonce), request.mac, host)
+    if request.host_key in state.ended:
+        raise Refusal(
+            KEY_EXPUNGED.code,
+            f"the key of {host} is one that {state.ended[request.host_key]} was expunged with or signed over from",
+            subject=host,
+            hints=("remove the state folder that it lies in, and join anew",),
+        )
     pending = state.pending.get(host)
     if pending is not None and pending.host_key != request.host_key:
         raise Refusal(

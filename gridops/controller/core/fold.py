@@ -83,6 +83,9 @@ def _intent_accepted(state: State, row: r.IntentAccepted, at_ms: int) -> None:
         desired = state.accepted.desired
     else:
         state.signed.update(dict.fromkeys(row.signers or (), at_ms))
+        for key in desired.keys:
+            state.ended.update(dict.fromkeys(key.over, key.host))
+        trim(state.ended, limits.ENDED_KEYS)
         # People ask for something else now: what was answered with no before may be asked again.
         for book in state.scopes.values():
             book.rejected.clear()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gridops.base.codes.commits import COMMIT_UNREADABLE, INTAKE_REFUSED
-from gridops.base.codes.trust import ROOT_VERSION
+from gridops.base.codes.trust import KEY_EXPUNGED, ROOT_VERSION
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import CommitId
 from gridops.controller.core import rows as r
@@ -81,12 +81,24 @@ def judge_commit(state: State, chain: RootChain, found: Found) -> Judged:
         problems, advanced = [f"{FILE}: {refusal}", *(p for p in problems if not p.startswith(FILE))], None
     if advanced is not None and found.line is None and advanced.root.signed_commits:
         raise Bug(f"commit {found.commit} demands signed commits, and the line to it was not followed")
-    if found.intent is None or advanced is None:
+    again = _again(state, found.intent)
+    problems += again
+    if found.intent is None or advanced is None or again:
         refused = _refused(found, problems, _off_line(chain, found))
         return Judged((*_news(state, refused), *_mode_alarm(state, found), *_disbelieved(state, found, refused)), None)
     alarms = (*_mode_alarm(state, found), *_rewritten(state, found), *_cleared(state, INTAKE))
     trust = (*_roots(state, found), *_catalog(state, released))
     return Judged((*trust, _accepted(state, found), *alarms), advanced)
+
+
+def _again(state: State, intent: Intent | None) -> list[str]:
+    """Host keys of a commit that were expunged, or signed over from, by an earlier one."""
+    return [
+        f"fleet.d/keys/{key.host}.yaml: {KEY_EXPUNGED.code}: the key of {key.host} is one that {state.ended[key.key]} "
+        "was expunged with or signed over from, and such a key never returns"
+        for key in (intent.desired.keys if intent is not None else ())
+        if not key.expunged and key.key in state.ended
+    ]
 
 
 def _unread(chain: RootChain, state: State, found: Found) -> bool:
@@ -196,7 +208,9 @@ def _mode_alarm(state: State, found: Found) -> tuple[r.Row, ...]:
 
 def _rewritten(state: State, found: Found) -> tuple[r.Row, ...]:
     if not found.descends and state.accepted is not None:
-        text = f"{found.commit[:8]} does not follow {state.accepted.commit[:8]}: the branch was rewritten or rewound"
+        anew = found.line.anew if found.line is not None else None
+        by = "the branch was rewritten or rewound" if anew is None else f"root {anew} lets the line begin anew"
+        text = f"{found.commit[:8]} does not follow {state.accepted.commit[:8]}: {by}"
         return (r.AlarmRaised(key=REWRITTEN, text=text),)
     return _cleared(state, REWRITTEN)
 

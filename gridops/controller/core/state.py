@@ -321,6 +321,8 @@ class State:
     """Which of them stand on the plans branch."""
     results: dict[PlanId, bool] = field(default_factory=dict)
     """For which of them a result stands there, and whether it is final."""
+    ended: dict[str, HostId] = field(default_factory=dict)
+    """Host keys that never speak again, and whose they were: expunged, or signed over from."""
     invites: dict[HostId, Invite] = field(default_factory=dict)
     pending: dict[HostId, Pending] = field(default_factory=dict)
     freezes: dict[ScopeName | None, Freeze] = field(default_factory=dict)
