@@ -13,6 +13,7 @@ endif
 PY := .venv/bin/python
 WORKERS := $(or $(GRIDOPS_WORKERS),3)
 SEEDS ?= 20000
+FIRST ?= 1
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1: /p; s/^\(help\): *## /  make \1: /p' Makefile
@@ -35,8 +36,8 @@ checks: venv     ## ruff, mypy --strict, import contracts
 	@$(PY) -c 'from importlinter.cli import lint_imports_command as run; run()'
 
 soak: venv       ## the long run: SEEDS of the simulator, each durable step of it, then every failpoint, damaged file and kill (half an hour)
-	@$(PY) -m gridops.lab --talk 1 $(SEEDS)
-	@$(PY) -m gridops.lab 1 $(SEEDS)
+	@$(PY) -m gridops.lab --talk $(FIRST) $$(($(SEEDS) * 4 / 5))
+	@$(PY) -m gridops.lab $(FIRST) $$(($(SEEDS) / 5))
 	@for story in 2 3; do $(PY) -m gridops.lab --every-write $$story || exit 1; done
 	@$(PY) -m pytest tests/crash -q -s -o 'python_files=soak_*.py'
 
