@@ -26,6 +26,9 @@ TREE_DEPTH = 8
 TREE_BYTES = 4 << 20
 """One folder's object: 20,000 names of 200 bytes."""
 ROOTS_IN_CHAIN = 1_024
+FORMER_KEYS = 512
+"""Keys of earlier root documents that are remembered for people who look back. Double: a chain holds 100 KiB more;
+half: of a large fleet that changed its people for years, the first are not known by name any more."""
 MIRRORS = 8
 """Addresses of root documents that a root names. Double: a hostile root document makes hosts ask more; half: enough."""
 TRUST_FILES = ROOTS_IN_CHAIN + 64

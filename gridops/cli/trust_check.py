@@ -30,24 +30,28 @@ from gridops.cli.trust_catalog import waiting as waiting_catalog
 from gridops.cli.trust_change import DRAFT, state_of, waiting
 from gridops.cli.trust_commits import commits
 from gridops.cli.trust_tls import certificates
+from gridops.cli.trust_words import former_document
 from gridops.disk.keyring import read_secret
 from gridops.files.catalogs import without
 from gridops.files.load import load
 from gridops.files.tree import WorkingTree
+from gridops.trust import former
 from gridops.trust.draft import read_draft
-from gridops.trust.envelope import kind_of, split, verified
+from gridops.trust.envelope import Sealed, kind_of, split, verified
+from gridops.trust.former import Former
 from gridops.trust.keys import PublicKey, parse_key
 from gridops.trust.release import read_catalog
 from gridops.trust.root import RoleName, RootChain
 
 _ROLES = {
-    "approval": RoleName.APPROVER,
-    "operator": RoleName.APPROVER,
-    "catalog": RoleName.RELEASE,
-    "plan": RoleName.CONTROLLER,
-    "grant": RoleName.CONTROLLER,
-    "directive": RoleName.CONTROLLER,
-    "join-reply": RoleName.CONTROLLER,
+    "root": (RoleName.ROOT,),
+    "approval": (RoleName.APPROVER,),
+    "operator": (RoleName.APPROVER, RoleName.CHANGE),
+    "catalog": (RoleName.RELEASE,),
+    "plan": (RoleName.CONTROLLER,),
+    "grant": (RoleName.CONTROLLER,),
+    "directive": (RoleName.CONTROLLER,),
+    "join-reply": (RoleName.CONTROLLER,),
 }
 """Whose word each kind is; of the other kinds it is a host's."""
 
@@ -77,42 +81,58 @@ def register(trust: typer.Typer) -> None:
 def verify(
     ctx: typer.Context,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Left out: the roots of this checkout.")] = None,
-) -> None:
+) -> int:
     context = context_of(ctx)
     context.check(("text", "json"))
     directory = root_of(context.directory)
     chain = chain_of(directory)
     if file is None:
         _roots(context, chain, directory)
-        return
+        return exits.OK
     text = _read(file)
     kind = kind_of(text)
     if kind == "root" and text.strip() != chain.text.strip():
         draft = read_draft(chain, text)
         _emit(context, waiting(draft), state_of(draft))
-        return
+        return exits.OK
+    sealed = split(text, kind=kind)
+    once = [one for _, one in former.signers(chain, sealed, kind, _ROLES.get(kind, ()))]
     if kind == "catalog":
         released = read_catalog(chain, text.strip())
-        _emit(context, waiting_catalog(released, chain), state_of_catalog(released))
-        return
-    sealed = split(text, kind=kind)
+        lines = [*waiting_catalog(released, chain), *(_looking_back(one, sealed) for one in once)]
+        _emit(context, lines, state_of_catalog(released) | _once(once, sealed))
+        return exits.OK
     keys = dict(_trusted(chain, kind, directory))
     signers = [keys[key] for key in verified(sealed, kind, tuple(keys))]
-    if not signers:
+    if not signers and not once:
         raise Refusal(
             BAD_SIGNATURE.code,
             f"{file}: a signed {kind}, and not by any of the {counted(len(keys), 'key')} that this fleet trusts for it",
             evidence=tuple(f"it claims the key {hint}" for hint in sealed.hints),
         )
     digest, people = digest_bytes(sealed.payload), sorted(set(signers))
-    line = f"{file}: a {kind}, signed by {', '.join(people)}; what it says is {short(digest)}"
+    by = ", ".join(people) or "nobody who counts now, so that it counts for nothing"
+    article = "an" if kind[0] in "aeio" else "a"
+    line = f"{file}: {article} {kind}, signed by {by}; what it says is {short(digest)}"
     answer: dict[str, object] = {
         "schema": "gridops.verify/1",
         "kind": kind,
         "signed_by": people,
         "payload": digest,
     }
-    _emit(context, [line], answer)
+    _emit(context, [line, *(_looking_back(one, sealed) for one in once)], answer | _once(once, sealed))
+    return exits.OK if people else exits.REFUSED
+
+
+def _looking_back(one: Former, sealed: Sealed) -> str:
+    return f"  by a former key of {one.holder}, {former.words(one)}; {former.compared(one, sealed)}"
+
+
+def _once(once: list[Former], sealed: Sealed) -> dict[str, object]:
+    """Who signed it with a key that counts no more; nothing where nobody did."""
+    at_ms = former.issued_ms(sealed)
+    rows = [former_document(one) | {"issued_ms": at_ms} for one in once]
+    return {"former": rows} if rows else {}
 
 
 def doctor(ctx: typer.Context) -> int:
@@ -143,13 +163,10 @@ def _emit(context: Context, lines: list[str], answer: dict[str, object]) -> None
 
 
 def _trusted(chain: RootChain, kind: str, directory: Path) -> Iterator[tuple[PublicKey, str]]:
-    if kind == "root":
-        for key in chain.keys(RoleName.ROOT):
-            yield key, f"{chain.holder(key)} (root)"
-    elif kind in _ROLES:
-        keys = chain.plan_keys() if kind == "plan" else chain.keys(_ROLES[kind])
-        for key in keys:
-            yield key, f"{chain.holder(key) or 'controller, before a rotation'} ({_ROLES[kind].value})"
+    if kind in _ROLES:
+        for role in reversed(_ROLES[kind]):
+            for key in chain.plan_keys() if kind == "plan" else chain.keys(role):
+                yield key, f"{chain.holder(key) or 'controller, before a rotation'} ({role.value})"
     else:
         for one in load(without(WorkingTree(directory))).desired.keys:
             for text in () if one.expunged else (one.key, *one.previous):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from gridops.base.ids import short
 from gridops.base.record import to_data
 from gridops.base.units import render_instant
+from gridops.trust.former import Former
+from gridops.trust.former import words as said
 from gridops.trust.found import CAN
 from gridops.trust.keys import parse_key
 from gridops.trust.root import RoleName, RootChain
@@ -43,9 +46,25 @@ def words(chain: RootChain) -> list[str]:
     if root.catalog is not None:
         least = f"Every host asks for catalog {root.catalog} or a later one, also one that joins."
         lines.append(least if root.catalog else "No host asks for a catalog: whatever a profile asks for may run.")
+    if chain.former:
+        lines.append("Keys that count no more; what was accepted by them stands:")
+        lines += [f"  {one.holder:<10} {short(parse_key(one.key).key_id)} {said(one)}" for one in chain.former]
     return lines
 
 
 def document(chain: RootChain) -> dict[str, object]:
     """The same for programs."""
-    return {"schema": "gridops.trust/1", "fleet": chain.fleet, "root": to_data(chain.root)}
+    found: dict[str, object] = {"schema": "gridops.trust/1", "fleet": chain.fleet, "root": to_data(chain.root)}
+    return found | ({"former": [former_document(one) for one in chain.former]} if chain.former else {})
+
+
+def former_document(one: Former) -> dict[str, object]:
+    """A key that was believed once, for programs."""
+    return {
+        "holder": one.holder,
+        "key": one.key,
+        "roles": list(one.roles),
+        "accepted_until_ms": one.accepted_until_ms,
+        "root": one.root,
+        "stolen": one.stolen,
+    }

@@ -20,6 +20,7 @@ from gridops.base.record import record, to_bytes
 from gridops.base.units import counted, render_instant
 from gridops.base.versions import agent_words, precedes, ranked
 from gridops.trust import envelope
+from gridops.trust.former import Former, gone, kept
 from gridops.trust.keys import PublicKey, Signer, parse_key
 
 FIRST_AGENT = "0.1.0"
@@ -108,6 +109,8 @@ class RootChain:
     text: str
     retired: tuple[PublicKey, ...] = ()
     """Controller keys that went in the present epoch: by the book, not because one was stolen."""
+    former: tuple[Former, ...] = ()
+    """Keys that were believed once, for people who look back: none of them counts."""
 
     def advance(self, text: str) -> RootChain:
         """The chain with root N+1. Raises Refusal and changes nothing if the rule does not hold."""
@@ -119,7 +122,8 @@ class RootChain:
         _successor(self, new)
         went = (*self.retired, *self.keys(RoleName.CONTROLLER)) if _same_epoch(self.root, new) else ()
         stay = keys_of(new, RoleName.CONTROLLER)
-        return RootChain(self.fleet, new, text, tuple(dict.fromkeys(key for key in went if key not in stay)))
+        retired = tuple(dict.fromkeys(key for key in went if key not in stay))
+        return RootChain(self.fleet, new, text, retired, kept((*self.former, *gone(self.root, new))))
 
     def require_next(self, new: Root) -> None:
         """Raise Refusal where a document could never follow this one, whoever signed it."""

@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from gridops.base.units import render_instant
+from gridops.cli import exits
 from gridops.cli.person import chain_of, key_folder
 from gridops.controller.statedir import NEXT_SEED, NEXT_TLS_CERT, NEXT_TLS_KEY, SEED
+from gridops.model.catalog import Catalog
+from gridops.trust.envelope import seal
 from gridops.trust.keys import PersonSigner
+from gridops.trust.release import seal_catalog
 from gridops.trust.root import RoleName
 from tests.builders.calls import Call
 from tests.cli.conftest import Trusted
@@ -177,6 +182,52 @@ def test_verify_says_who_signed_whatever_one_has_in_hand(trusted: Trusted, call:
     bent = tmp_path / "bent.json"
     bent.write_text(json.dumps(forged))
     assert call("-C", trusted.root, "trust", "verify", bent).code != 0
+
+
+JONS = PersonSigner.from_seed(b"jon".ljust(32, b"."))
+
+
+def test_who_left_is_shown_with_the_end_and_what_they_signed_says_whether_it_is_older(
+    trusted: Trusted, call: Call, tmp_path: Path
+) -> None:
+    for role in ("approver", "release"):
+        added = call("-C", trusted.root, "trust", "add", "jon", "--key", public_of("jon", tmp_path), "--role", role)
+        assert added.code == 0, added.err
+    now_ms = int(time.time() * 1000)
+    fleet = chain_of(trusted.root).fleet
+    files = {}
+    for name, kind, at_ms in (("old", "approval", now_ms - 1), ("new", "approval", now_ms + 3_600_000)):
+        files[name] = tmp_path / f"{name}.json"
+        files[name].write_text(seal(kind, b'{"issued_ms":%d}' % at_ms, JONS))
+    request = tmp_path / "request.json"
+    request.write_text(seal("operator", b'{"issued_ms":%d}' % (now_ms - 1), JONS))
+    catalog = tmp_path / "catalog.json"
+    catalog.write_text(seal_catalog(Catalog(fleet=fleet, version=1, issued_ms=now_ms - 1, entries=()), JONS))
+    assert "signed by jon (approver)" in call("-C", trusted.root, "trust", "verify", files["old"]).out
+    assert call("-C", trusted.root, "trust", "revoke", "jon").code == 0
+    end_ms = chain_of(trusted.root).root.issued_ms
+
+    shown = call("-C", trusted.root, "trust", "show")
+    assert "Keys that count no more" in shown.out
+    assert f"approver, release until {render_instant(end_ms)} (root 4)" in " ".join(shown.out.split())
+    (row,) = call("-C", trusted.root, "trust", "show", "-o", "json").json["former"]
+    assert (row["holder"], row["roles"], row["accepted_until_ms"]) == ("jon", ["approver", "release"], end_ms)
+
+    old = call("-C", trusted.root, "trust", "verify", files["old"])
+    assert old.code == exits.REFUSED, old.err
+    said = " ".join(old.out.split())
+    assert "signed by nobody who counts now, so that it counts for nothing" in said
+    assert "by a former key of jon, approver, release until" in said
+    assert ", before that" in said
+    new = call("-C", trusted.root, "trust", "verify", files["new"], "-o", "json")
+    assert (new.code, new.json["signed_by"]) == (exits.REFUSED, [])
+    (row,) = new.json["former"]
+    assert (row["holder"], row["issued_ms"] >= row["accepted_until_ms"]) == ("jon", True)
+    asked = call("-C", trusted.root, "trust", "verify", request)
+    assert (asked.code, "by a former key of jon" in asked.out) == (exits.REFUSED, True)
+    released = " ".join(call("-C", trusted.root, "trust", "verify", catalog).out.split())
+    assert "waits for signatures: 0 of 1 signed: nobody" in released
+    assert "by a former key of jon" in released
 
 
 def test_doctor_names_what_one_lost_key_would_end(trusted: Trusted, call: Call, tmp_path: Path) -> None:
