@@ -46,10 +46,14 @@ def words(chain: RootChain) -> list[str]:
     if root.catalog is not None:
         least = f"Every host asks for catalog {root.catalog} or a later one, also one that joins."
         lines.append(least if root.catalog else "No host asks for a catalog: whatever a profile asks for may run.")
-    if chain.former:
-        lines.append("Keys that count no more; what was accepted by them stands:")
-        lines += [f"  {one.holder:<10} {short(parse_key(one.key).key_id)} {said(one)}" for one in chain.former]
-    return lines
+    return [*lines, *_former(chain)]
+
+
+def _former(chain: RootChain) -> list[str]:
+    if not chain.former:
+        return []
+    lines = [f"  {one.holder:<10} {short(parse_key(one.key).key_id)} {said(one)}" for one in chain.former]
+    return ["Keys that count no more; what was accepted by them stands:", *lines]
 
 
 def document(chain: RootChain) -> dict[str, object]:
