@@ -22,6 +22,7 @@ from gridops.controller.core.state import plan_digest
 from gridops.lab.broken import Broken
 from gridops.lab.disk import Platter
 from gridops.lab.disruptions import Disruptions
+from gridops.lab.gone import Gone
 from gridops.lab.options import Options
 from gridops.lab.serving import Serving
 from gridops.lab.trace import Trace
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from gridops.lab.host import LabHost
 
 _READ = frozenset({"target_set", "target_restored", "body_queued", "body_voided", "receipt_taken"})
+_OF_LOSSES = frozenset({"intent_accepted", "written_off", "host_back"})
+"""Read only where hosts are lost at all."""
 _TOLD_MS = 25_000
 """The longest that a message takes, and a little: so much older than a heartbeat may be what is known by it."""
 
@@ -59,7 +62,9 @@ class Auditor:
         self.done: set[Digest] = set()
         """Commands that were carried out."""
         self._drained: set[Digest] = set()
-        self._serving = Serving(hosts)
+        self.gone = Gone(trace)
+        self._kinds = _READ | _OF_LOSSES if options.lose_every_ms else _READ
+        self._serving = Serving(hosts, self.gone)
 
     def look(self, now_ms: int) -> None:
         """Take note of who serves, and judge every new row. Raises Broken."""
@@ -67,17 +72,21 @@ class Auditor:
         while self._read < len(self._platter.rows):
             at_ms, _, kind, value = self._platter.rows[self._read]
             self._read += 1
-            if kind not in _READ:
+            if kind not in self._kinds:
                 continue
             match decode(kind, value):
                 case r.TargetSet() as row:
                     self._set(row, at_ms)
+                case r.IntentAccepted() | r.WrittenOff() | r.HostBack() as row:
+                    self._lost(row)
                 case r.BodyQueued(body=body, authority=authority):
+                    self.gone.asked(body)
                     self._queued(body, now_ms)
                     self._disrupts(body, authority, now_ms)
                 case r.BodyVoided(host=host, seq=seq):
                     self._voided.add((host, seq))
                 case r.ReceiptTaken(receipt=receipt):
+                    self.gone.said(receipt)
                     self._over(receipt)
                     self._saw(receipt)
 
@@ -86,6 +95,13 @@ class Auditor:
         self._read = len(self._platter.rows)
         self._bodies.clear()
         self._open.clear()
+
+    def _lost(self, row: r.IntentAccepted | r.WrittenOff | r.HostBack) -> None:
+        """What an expunged host was told is over for the fleet; one that is written off may still say how it ended."""
+        open_ = frozenset(body.host for body in self._open.values())
+        for host in self.gone.take(row, open_):
+            self._serving.forget(host)
+        self._open = {digest: body for digest, body in self._open.items() if body.host not in self.gone.expunged}
 
     def _set(self, row: r.TargetSet, at_ms: int) -> None:
         scope, target = row.plan.scope, self._targets.get(row.plan.scope)

@@ -26,6 +26,7 @@ from gridops_agent.front_outcomes import UNREACHABLE, Outcomes
 from gridops_agent.front_table import table, ways
 
 if TYPE_CHECKING:
+    from gridops.lab.gone import Gone
     from gridops.lab.head import Head
     from gridops.lab.host import LabHost
     from gridops.lab.options import Options
@@ -92,8 +93,9 @@ def _door(held: Held) -> Door | None:
 class Callers:
     """Whoever asks."""
 
-    def __init__(self, options: Options, hosts: Mapping[HostId, LabHost], head: Head) -> None:
+    def __init__(self, options: Options, hosts: Mapping[HostId, LabHost], head: Head, gone: Gone) -> None:
         self._hosts = hosts
+        self._gone = gone
         self._head = head
         self._options = options
         self._dice = Dice(options.seed, "callers")
@@ -125,6 +127,8 @@ class Callers:
                 for host in line.hosts:
                     if line.profile not in self._head.said.get(host, ()):
                         raise Broken("S14", f"the status says that {host} serves {line.profile}, and {host} did not")
+                    if host in self._gone:
+                        raise Broken("S14", f"the status leads callers of {line.profile} to {host}, which is gone")
 
 
 def ready_in(word: Heartbeat) -> frozenset[ProfileName]:

@@ -100,6 +100,8 @@ class Options:
     """The wall clock of one machine stands still for a while."""
     ask_every_ms: int = 0
     """Somebody asks a model; 0: nobody ever does."""
+    lose_every_ms: int = 0
+    """One host falls silent, and people write it off or expunge its key (`lab.losses`). Not where `talk`."""
     scopes: int = 1
     """Hosts and models by turns in so many scopes, each with its own mode, budgets and plans."""
     strike: int = 0
@@ -184,7 +186,10 @@ def _with_more(drawn: Options) -> Options:
     scopes = min(2, drawn.hosts, drawn.profiles) if Dice(drawn.seed, "options: scopes").happens(200_000) else 1
     asks = Dice(drawn.seed, "options: callers")
     ask_every_ms = asks.one_of((500, 2_000)) if asks.happens(200_000) else 0
-    drawn = _with_rare(replace(drawn, scopes=scopes, ask_every_ms=ask_every_ms))
+    losses = Dice(drawn.seed, "options: losses")
+    lose_every_ms = losses.one_of((40_000, 90_000)) if losses.happens(150_000) else 0
+    drawn = replace(drawn, scopes=scopes, ask_every_ms=ask_every_ms, lose_every_ms=lose_every_ms)
+    drawn = _with_rare(drawn)
     dice = Dice(drawn.seed, "options: trust")
     if not dice.happens(250_000):
         return drawn
@@ -208,6 +213,7 @@ def draw_talk(seed: int) -> Options:
         disk_error_ppm=0,
         bad_commit_ppm=0,
         storm_every_ms=0,
+        lose_every_ms=0,
         chaos_ms=60_000,
         heal_ms=150_000,
         hosts=dice.between(1, 3),

@@ -80,6 +80,9 @@ class Repository:
         self.contexts = dict.fromkeys(self.replicas, 2048)
         self.modes = dict.fromkeys(options.scope_names, "automatic" if options.automatic else "recommend")
         self.drains: set[HostId] = set()
+        self.expunged: set[HostId] = set()
+        """Whose key counts no more, for ever."""
+        self._undeclared: set[HostId] = set()
         self.roots = [keys.root]
         self.catalogs = [_signed(options, keys, 1)] if options.catalog else []
         self.forge = Forge() if options.signed_commits else None
@@ -144,6 +147,14 @@ class Repository:
         self.roots.append(seal_root(renewed_root(chain, EPOCH_MS + now_ms), self._keys.founder))
         self.commit(f"root {len(self.roots)}")
 
+    def expunge(self, host: HostId, *, undeclared: bool) -> None:
+        """Its key counts no more; some people also take the host out of `fleet.d`."""
+        self.expunged.add(host)
+        self.drains.discard(host)
+        if undeclared:
+            self._undeclared.add(host)
+        self.commit(f"{host} is expunged")
+
     def _files(self) -> dict[str, bytes | str]:
         options = self.options
         fleet = f"{HEADER}Fleet\ncontroller: https://127.0.0.1:7443\n"
@@ -161,7 +172,8 @@ class Repository:
             "policies/budgets.yaml": f"{HEADER}Budgets\nscopes:\n{budgets}",
         }
         for number, scope in enumerate(options.scope_names):
-            hosts = "".join(f"  {name}: {self._host(name)}\n" for name in self.hosts[number :: options.scopes])
+            mine = [name for name in self.hosts[number :: options.scopes] if name not in self._undeclared]
+            hosts = "".join(f"  {name}: {self._host(name)}\n" for name in mine)
             file = f"fleet.d/hosts{number or ''}.yaml"
             files[file] = f"{HEADER}Hosts\n{self._in(scope)}{defaults}\nhosts:\n{hosts}"
         if self.catalogs or self.forge is not None:
@@ -170,7 +182,8 @@ class Repository:
             files[CATALOG] = self.catalogs[-1]
         for name in self.hosts:
             key = signer_of(name).public.text
-            files[f"fleet.d/keys/{name}.yaml"] = f"{HEADER}HostKey\nhost: {name}\nkey: {key}\n"
+            gone = "expunged: true\n" if name in self.expunged else ""
+            files[f"fleet.d/keys/{name}.yaml"] = f"{HEADER}HostKey\nhost: {name}\nkey: {key}\n{gone}"
         for name in sorted(self.drains):
             until = render_instant(EPOCH_MS + 86_400_000)
             files[f"fleet.d/drains/{name}.yaml"] = (
@@ -271,7 +284,7 @@ class People:
             what = f"mode {mode}" + (f" of {scope}" if len(repository.modes) > 1 else "")
         else:
             host = dice.one_of(repository.hosts)
-            repository.drains ^= {host}
+            repository.drains = (repository.drains ^ {host}) - repository.expunged
             what = f"drain of {host} {'begins' if host in repository.drains else 'ends'}"
         bad = self._slips.happens(repository.options.bad_commit_ppm)
         repository.commit(what, bad=bad)
@@ -295,6 +308,11 @@ class People:
         """On call looks at what is proposed, and mostly applies it."""
         for scope in self.repository.options.scope_names:
             self._look_at(scope)
+
+    def write_off(self, host: HostId) -> None:
+        """Somebody believes that a host will not come back."""
+        if self._head.current is not None:
+            self._ask("write_off", host=host, reason="it is gone")
 
     def _look_at(self, scope: ScopeName) -> None:
         controller = self._head.current
@@ -331,7 +349,7 @@ class People:
         )
         return seal_approval(approval, self._keys.person)
 
-    def _ask(self, verb: Verb, *, plan: PlanId, **fields: Any) -> bool:
+    def _ask(self, verb: Verb, *, plan: PlanId | None = None, host: HostId | None = None, **fields: Any) -> bool:
         """Whether the controller took it."""
         head = self._head
         controller, planning = head.current, head.planning
@@ -346,6 +364,7 @@ class People:
             issued_ms=now_ms,
             not_after_ms=now_ms + 300_000,
             plan=plan,
+            host=host,
             **fields,
         )
         sealed = seal_operator(request, self._keys.person)
@@ -358,7 +377,7 @@ class People:
             self._say(f"{verb} is refused: {refusal.code}")
             head.around.trace.saw(refusal.code)
             return False
-        self._say(f"{verb} {plan}")
+        self._say(f"{verb} {plan or host}")
         return True
 
     def _say(self, what: str) -> None:

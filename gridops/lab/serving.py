@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gridops.base.ids import Digest, HostId, ProfileName
+from gridops.lab.gone import Gone
 from gridops.lab.procs import NEVER_MS
 from gridops.model.snapshot import ResidencyState
 
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
 class Serving:
     """Of each process that ever served: its profile, since when, and when it was last seen to."""
 
-    def __init__(self, hosts: Mapping[HostId, LabHost]) -> None:
+    def __init__(self, hosts: Mapping[HostId, LabHost], gone: Gone) -> None:
         self._hosts = hosts
+        self._gone = gone
         self._seen: dict[HostId, tuple[object, int]] = {}
         self._due_ms = 0
         """When the next process is there that was not yet."""
         self._now_ms = 0
         self._now: dict[Digest, tuple[ProfileName, int]] = {}
         self._past: dict[Digest, tuple[ProfileName, int, int]] = {}
+        self._where: dict[Digest, HostId] = {}
 
     def look(self, now_ms: int) -> None:
         """After each step."""
@@ -47,15 +50,25 @@ class Serving:
         found.update({body: (profile, since_ms, self._now_ms) for body, (profile, since_ms) in self._now.items()})
         return found
 
+    def forget(self, host: HostId) -> None:
+        """Nobody of this host counts any more, nor did lately."""
+        for known in (self._now, self._past):
+            for body in [body for body in known if self._where[body] == host]:
+                del known[body]
+        self._seen.pop(host, None)
+
     def _count(self, now_ms: int) -> None:
         self._past = self.lately()
         self._now, self._due_ms = {}, NEVER_MS
-        for host in self._hosts.values():
+        for name, host in self._hosts.items():
+            if name in self._gone:
+                continue
             for process in host.processes.living.values():
                 if process.listed_ms > now_ms:
                     self._due_ms = min(self._due_ms, process.listed_ms)
                     continue
                 held = host.host.held.get(process.body)
                 if held is not None and held.state is ResidencyState.READY:
+                    self._where[process.body] = name
                     _, since_ms, last_ms = self._past.setdefault(process.body, (held.profile, now_ms, self._now_ms))
                     self._now[process.body] = held.profile, since_ms if last_ms == self._now_ms else now_ms

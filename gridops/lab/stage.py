@@ -135,13 +135,14 @@ class Stage(ABC):
         if controller is None:
             return ["there is no controller"]
         left = self.not_as_wanted()
-        for name, known in sorted(controller.state.hosts.items()):
+        gone = self.repository.expunged  # nobody waits for what they would say
+        for name, known in sorted((h, book) for h, book in controller.state.hosts.items() if h not in gone):
             open_ = [e.body.seq for e in known.outbox.entries if e.open]
             if open_ or known.outbox.unknown:
                 left.append(f"{name} has not settled the commands {open_ + [u.seq for u in known.outbox.unknown]}")
         for name, host in self.hosts.items():
             owed = host.host.receipts.head - host.host.receipts.acked
-            if owed:
+            if owed and name not in gone:
                 left.append(f"{name} owes {owed} receipts")
         return left
 
@@ -181,6 +182,10 @@ class Stage(ABC):
         return self._quiet is not None and now_ms - self._quiet[0] >= self.quiet_ms
 
     def _down(self, host: HostId, text: str) -> None:
-        if not self.nemesis.healed and refusal_in(text) is None:
-            text = self._forger.passes_on(host, self._thief.passes_on(text))
+        if refusal_in(text) is None:
+            # Whoever does not know yet that another has taken over need not know this either.
+            if host in self.auditor.gone.expunged and not self.head.twins:
+                raise Broken("S6", f"the controller answers {host}, whose key was expunged")
+            if not self.nemesis.healed:
+                text = self._forger.passes_on(host, self._thief.passes_on(text))
         self.net.send(host, False, text, self.hosts[host].hear)

@@ -17,6 +17,7 @@ from gridops.lab.callers import Callers
 from gridops.lab.head import Head
 from gridops.lab.head import Surroundings as HeadSurroundings
 from gridops.lab.host import SIGNED_CONTEXT
+from gridops.lab.losses import Losses
 from gridops.lab.people import People
 from gridops.lab.pusher import Pusher
 from gridops.lab.stage import Stage
@@ -34,7 +35,8 @@ class World(Stage):
         self.nemesis.every(self.options.commit_every_ms, self.people.change_their_minds)
         self.nemesis.every(self.options.apply_after_ms, self.people.look, always=True)
         self.nemesis.every(self.options.storm_every_ms, self.people.storm)
-        callers = Callers(self.options, self.hosts, self.head)
+        self.nemesis.every(self.options.lose_every_ms, Losses(self.people, self).lose)
+        callers = Callers(self.options, self.hosts, self.head, self.auditor.gone)
         self.nemesis.every(self.options.ask_every_ms, callers.ask, always=True)
         if self.repository.forge is not None:
             pusher = Pusher(self.repository, self.repository.forge, self.keys, self)
@@ -48,7 +50,8 @@ class World(Stage):
         options, replicas = self.options, self.repository.replicas
         self.repository.modes = dict.fromkeys(options.scope_names, "automatic" if options.automatic else "recommend")
         each = options.host_mib * 6 // 10 // options.replica_mib
-        hosts, models = (Counter(options.scope_of(name) for name in names) for names in (options.host_names, replicas))
+        ours = [name for name in options.host_names if name not in self.repository.expunged]
+        hosts, models = (Counter(options.scope_of(name) for name in names) for names in (ours, replicas))
         for profile, count in replicas.items():
             scope = options.scope_of(profile)
             replicas[profile] = min(count, hosts[scope], hosts[scope] * each // models[scope])
@@ -91,7 +94,9 @@ class World(Stage):
 
     def _ready(self, profile: str) -> int:
         found = 0
-        for host in self.hosts.values():
+        for name, host in self.hosts.items():
+            if name in self.repository.expunged:
+                continue
             for held in host.host.held.values():
                 lives = host.processes.of(held.body) is not None
                 found += held.profile == profile and held.state is ResidencyState.READY and lives

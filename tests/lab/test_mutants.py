@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gridops.controller import lineage, models, planning
-from gridops.controller.core import apply, catalogs, fold, propose, rows
+from gridops.controller.core import apply, catalogs, fold, progress, propose, roster, rows
 from gridops.controller.core.state import State
 from gridops.controller.service import Controller
 from gridops.controller.writer import Writer
@@ -97,6 +97,12 @@ def asked(seed: int) -> Options:
 def lying(seed: int) -> Options:
     """One host says that it has twice its memory, and it is needed."""
     return replace(draw(seed), hosts=1, profiles=4, host_mib=1000, lying=1, automatic=True)
+
+
+def losing(seed: int) -> Options:
+    """Hosts fall silent with commands under way, and people give them up."""
+    few = replace(draw(seed), hosts=3, profiles=2, lying=0, laptops=0, scopes=1, commit_every_ms=20_000)
+    return replace(few, lose_every_ms=25_000, chaos_ms=150_000)
 
 
 def test_acting_before_the_intent_is_kept_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,3 +332,38 @@ def test_a_status_that_calls_what_drains_ready_is_noticed(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(models, "_standing", ready)
     assert found("S14", of=asked)
+
+
+def test_a_key_that_was_expunged_and_speaks_on_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def admitted(self: roster.Roster, host: Any) -> Any:
+        return self.keys.get(host) if host in self.hosts else None
+
+    monkeypatch.setattr(roster.Roster, "admitted", admitted)
+    assert found("S6", of=losing, first=15)
+
+
+def test_a_status_that_leads_callers_to_who_was_expunged_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lately(soft: Any, roster: Any, host: Any, now_ms: int) -> bool:
+        heard, beat = soft.hosts.get(host), roster.desired.planning.heartbeat
+        return heard is not None and now_ms - heard.report.observed_ms <= beat.stale_after_ms
+
+    monkeypatch.setattr(models, "fresh", lately)
+    assert found("S14", of=lambda seed: replace(losing(seed), ask_every_ms=500), first=15)
+
+
+def test_an_apply_that_waits_for_who_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "parted", lambda state, host: False)
+    assert found("L1", of=losing, first=15)
+
+
+def test_writing_a_host_off_and_forgetting_what_it_was_asked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows what it does by then, and it comes back."""
+    write_off = fold._STEPS[rows.WrittenOff]
+
+    def forgets(state: State, row: rows.WrittenOff, at_ms: int) -> None:
+        write_off(state, row, at_ms)
+        book = state.hosts[row.host]
+        book.outbox = replace(book.outbox, entries=())
+
+    monkeypatch.setitem(fold._STEPS, rows.WrittenOff, forgets)
+    assert found("S1", "S5", "S6", "L1", "L4", of=losing, first=15)

@@ -232,6 +232,17 @@ def test_an_expunged_host_releases_what_it_held() -> None:
     assert decisions(two.but(keys=keys).plan()) == ["move c/1 ant -> bee"]
 
 
+def test_who_leaves_an_expunged_host_for_where_it_still_runs_leaves_it_for_that() -> None:
+    """It runs on a drained host still, and its new one is taken out: the drain is not why it moves."""
+    fleet = drained(converged(profile("c"), hosts=HOSTS[:2]), "bee")
+    assert fleet.parent is not None
+    still = running(fleet.parent.placement[0], fleet.parent)
+    keys = tuple(HostKey(host=h.id, key="k", expunged=h.id == "ant") for h in HOSTS[:2])
+    made = fleet.but(keys=keys).reporting("bee", residencies=(still,)).plan()
+    assert decisions(made) == ["move c/1 ant -> bee"]
+    assert made.decisions[0].cause.kind is CauseKind.HOST_LOST
+
+
 def test_a_failed_replica_moves_and_leaves_the_host_alone() -> None:
     fleet = converged(profile("c"))
     assert fleet.parent is not None

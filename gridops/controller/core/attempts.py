@@ -8,6 +8,7 @@ asks here whether either is a reason to plan; `budgeting` asks before anything i
 from __future__ import annotations
 
 from gridops.base.ids import Digest, HostId, ReplicaId
+from gridops.controller.core.parted import parted
 from gridops.controller.core.rights import Rights
 from gridops.controller.core.state import HostBook
 from gridops.model.action import Load, Warm
@@ -30,7 +31,7 @@ def under_way(rights: Rights) -> frozenset[ReplicaId]:
             if entry.body.scope != rights.scope or not isinstance(entry.body.action, Load | Warm):
                 continue
             a = target.assignment(rights.now_called(entry.body.action.replica))
-            if a is not None and a.seat.host == host:
+            if a is not None and a.seat.host == host and not parted(rights.state, host):
                 found.add(a.replica)
     return frozenset(found)
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from gridops.base.ids import ProfileName, ReplicaId, short
 from gridops.base.units import counted
 from gridops.controller.core.observe import fresh, unseen_success
+from gridops.controller.core.parted import parted
 from gridops.controller.core.reconcile import PATIENCE_MS
 from gridops.controller.core.rights import Rights, may_end, may_start
 from gridops.controller.core.roster import Roster
@@ -67,9 +68,9 @@ def _goes(rights: Rights, report: HostReport, r: Residency) -> bool:
 def _under_way(rights: Rights) -> frozenset[ReplicaId]:
     return frozenset(
         rights.now_called(entry.body.action.replica)
-        for _, held in sorted(rights.state.hosts.items())
+        for host, held in sorted(rights.state.hosts.items())
         for entry in ob.open_entries(held.outbox)
-        if entry.body.scope == rights.scope
+        if entry.body.scope == rights.scope and not parted(rights.state, host)
     )
 
 

@@ -20,9 +20,9 @@ from gridops.protocol import outbox as ob
 
 
 def fresh(soft: Soft, roster: Roster, host: HostId, now_ms: int) -> bool:
-    """Heard lately, and not gone to sleep."""
+    """Heard lately, not gone to sleep, and still ours: one that was expunged a moment ago counts no more."""
     heard = soft.hosts.get(host)
-    if heard is None or heard.report.goodbye:
+    if heard is None or heard.report.goodbye or roster.admitted(host) is None:
         return False
     return now_ms - heard.report.observed_ms <= roster.desired.planning.heartbeat.stale_after_ms
 

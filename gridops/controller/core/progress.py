@@ -16,6 +16,7 @@ from gridops.base.ids import HostId
 from gridops.controller.core import rows as r
 from gridops.controller.core.given_up import given_up
 from gridops.controller.core.observe import fresh, unseen_success
+from gridops.controller.core.parted import parted
 from gridops.controller.core.reconcile import PATIENCE_MS, Outcome
 from gridops.controller.core.rights import Rights, may_end
 from gridops.controller.core.roster import Roster
@@ -137,10 +138,11 @@ def _is_of(rights: Rights, decision: Decision, action: Action) -> bool:
 
 
 def _under_way(rights: Rights, decision: Decision) -> ob.Entry | None:
-    """The open command that carries a decision out."""
-    for _, book in sorted(rights.state.hosts.items()):
+    """The open command that carries a decision out, on a host that may still answer."""
+    for host, book in sorted(rights.state.hosts.items()):
         for entry in ob.open_entries(book.outbox):
-            if entry.body.scope == rights.scope and _is_of(rights, decision, entry.body.action):
+            mine = entry.body.scope == rights.scope and _is_of(rights, decision, entry.body.action)
+            if mine and not parted(rights.state, host):
                 return entry
     return None
 

@@ -20,6 +20,7 @@ from gridops.controller.core.evidence import proven, steps_of
 from gridops.controller.core.going import Going, artifact
 from gridops.controller.core.learned import RETRIABLE, RETRIES, kind_of, named, tried
 from gridops.controller.core.observe import fresh, seen, unseen_success
+from gridops.controller.core.parted import parted
 from gridops.controller.core.precedence import Queue, queue_of
 from gridops.controller.core.rights import No, Rights, may_issue, mends, not_the_last, still_right
 from gridops.controller.core.roster import Roster
@@ -99,9 +100,9 @@ class Pass:
     def ending(self) -> dict[ProfileName, list[tuple[Drain | Unload, ob.Entry]]]:
         """Destructive commands that were under way when the pass began to queue, by what their profile is called."""
         found: dict[ProfileName, list[tuple[Drain | Unload, ob.Entry]]] = {}
-        for outbox in self.outboxes.values():
+        for host, outbox in self.outboxes.items():
             for entry in ob.open_entries(outbox):
-                if isinstance(action := entry.body.action, Drain | Unload):
+                if isinstance(action := entry.body.action, Drain | Unload) and not parted(self.rights.state, host):
                     found.setdefault(profile_of(self.rights.now_called(action.replica)), []).append((action, entry))
         return found
 
@@ -174,7 +175,8 @@ def _take_back(turn: Pass) -> None:
                 found.append((host, entry, UNWANTED))
             continue
         no = still_right(turn.rights, entry, turn.report(host))
-        aimless = entry.key not in wanted and fresh(turn.soft, turn.roster, host, turn.rights.now_ms)
+        answers = fresh(turn.soft, turn.roster, host, turn.rights.now_ms)
+        aimless = entry.key not in wanted and (answers or parted(turn.rights.state, host))
         if no is None and not aimless:
             continue
         found.append((host, entry, no.detail if no is not None else UNWANTED))
