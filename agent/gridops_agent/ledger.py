@@ -143,6 +143,29 @@ class Ledger:
         return cls._begun(path, {**rows, **root_rows(roots)}, Damage(damage.why, str(aside)))
 
     @classmethod
+    def open_anyones(cls, path: Path) -> Ledger:
+        """Open and verify it, whosever it is: for a person who says whose it shall be. Raises Failed."""
+        look = cls.look(path)
+        try:
+            whose = look._one("identity", Identity)
+            damage = "it names no host" if whose is None else look.problem(whose)
+        except (Malformed, sqlite3.DatabaseError) as error:
+            whose, damage = None, str(error)
+        finally:
+            look.close()
+        if whose is None or damage is not None:
+            hint = "join again with a new token: gridops-agent join TOKEN"
+            raise Failed(f"{path} is damaged ({damage}), and nothing was changed", hints=(hint,))
+        return cls(_connect(path), None)
+
+    def become(self, host: Host, note: str, words: str) -> None:
+        """Be the ledger of this host instead, in one transaction, and remember why. Raises Unwritable."""
+        whose = Identity(fleet=host.fence.fleet, host=host.fence.host, host_key=host.fence.host_key)
+        now = {**rows_of(host), ("identity", ""): whose, ("note", note): Note(text=words)}
+        there = [(kind, key) for kind in STEP_KINDS for key, _ in self._rows(kind, KINDS[kind])]
+        self._write(now, tuple(key for key in there if key not in now))
+
+    @classmethod
     def look(cls, path: Path) -> Ledger:
         """Read only, beside a running agent (for `status`). Raises Failed when there is nothing to read."""
         try:

@@ -45,6 +45,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
     try:
         host = ledger.load("")
         damage = ledger.note("damage")
+        repinned = ledger.note("repinned")
         said = stands(config.override, ledger, SystemClock())
     finally:
         ledger.close()
@@ -83,6 +84,7 @@ def status(config: Config, running: bool) -> dict[str, Any]:
         "open_commands": len(host.commands),
         "host_class": rules.host_class if (rules := host.last_word.protection) is not None else None,
         "left_ms": has_left(config),
+        "repinned": repinned,
         "receipts_owed": sum(1 for r in host.receipts.kept if r.rseq > host.receipts.acked),
         "state_folder": str(config.state),
         "state_free_bytes": _free_bytes(config.state),

@@ -22,8 +22,7 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
     if (said := seen["override"]) is not None and not seen["running"]:
         left = f", {render_ms(said['left_ms'])} left" if said["left_ms"] is not None else ""
         lines.append(f"  {said['kind']} by a person: {said['reason']}{left}")
-    if seen["left_ms"] is not None:
-        lines.append("  it has left its fleet")
+    lines += _past(seen)
     if seen["endpoint"]:
         lines.append(f"front {seen['endpoint']}")
     for device in seen["devices"]:
@@ -55,6 +54,12 @@ def render(seen: Mapping[str, Any], now_ms: int) -> str:
         lines.append(f"{row['called']}  handed over, {row['state']}  {row['engine']} port {row['port']}  {models}")
     lines += [f"alarm: {alarm}" for alarm in seen["alarms"]]
     return "\n".join(lines) + "\n"
+
+
+def _past(seen: Mapping[str, Any]) -> list[str]:
+    """What became of the host's belonging to a fleet."""
+    left = ["  it has left its fleet"] if seen["left_ms"] is not None else []
+    return [*left, *([f"  pinned {seen['repinned']}"] if seen.get("repinned") else [])]
 
 
 def _shown(row: Mapping[str, Any], now_ms: int) -> list[str]:

@@ -9,8 +9,8 @@ from tests.agent.site import Site, command, receipt
 STATUS_FIELDS = {
     "alarms", "catalog", "controller", "devices", "disk_free_bytes", "endpoint", "external", "fleet", "generation",
     "handed_over", "heard_ms", "host", "host_class", "host_key", "last_command", "left_ms", "open_commands", "override",
-    "pid", "prefetched", "reasons", "receipts_owed", "residencies", "root_version", "running", "runtimes", "schema",
-    "state", "state_folder", "state_free_bytes", "talk", "transfers", "unread",
+    "pid", "prefetched", "reasons", "receipts_owed", "repinned", "residencies", "root_version", "running", "runtimes",
+    "schema", "state", "state_folder", "state_free_bytes", "talk", "transfers", "unread",
 }  # fmt: skip
 RESIDENCY_FIELDS = {
     "code", "detail", "device_bytes", "devices", "in_flight", "incarnation", "keeper", "kept_as", "owed", "pid", "port",

@@ -13,7 +13,7 @@ import typer
 
 from gridops import __version__
 from gridops.base.errors import GridopsError
-from gridops_agent.cli.options import State, config_of, examples
+from gridops_agent.cli.options import State, config_of, examples, folder
 from gridops_agent.cli.report import Usage
 from gridops_agent.config import Config, default_state
 
@@ -32,6 +32,13 @@ def add(app: typer.Typer) -> None:
             "gridops-agent leave", "gridops-agent leave --force", "gridops-agent leave --state /tmp/a --yes"
         )
     )(leave)
+    app.command(
+        epilog=examples(
+            "gridops-agent repin sha256:4ab1...",
+            "gridops-agent repin sha256:4ab1... --controller https://gridops.office.example:7443",
+            "gridops-agent repin sha256:4ab1... --roots /media/usb/policies/trust/root --yes",
+        )
+    )(repin)
     app.command(
         epilog=examples("gridops-agent doctor", "gridops-agent doctor --state /tmp/a", "gridops-agent doctor -o json")
     )(doctor)
@@ -107,6 +114,40 @@ def leave(
         ask_name(config.host, deed, yes)
     wishes = Wishes(force, __version__, Machine(), lambda line: print(line, flush=True))
     asyncio.run(leave_fleet(config, wishes))
+
+
+def repin(
+    digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Of the fleet's first root document; see below.")],
+    controller: Annotated[
+        str | None, typer.Option(help="That fleet's controller, where it has another address.", metavar="URL")
+    ] = None,
+    roots: Annotated[
+        Path | None, typer.Option(help="A folder with its roots: nobody is asked.", metavar="DIR", parser=folder)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the host's name.")] = False,
+    state: State = None,
+) -> None:
+    """Believe another first root document from now on: for when too few root keys are left. Stop the agent first.
+
+    The digest is the fleet that `gridops trust verify` names where it was founded anew; have it read to you. Engines
+    go on, and what this host had promised to the former fleet is void.
+    """
+    from gridops.base.ids import Digest, is_digest
+    from gridops_agent.cli.consent import ask_name
+    from gridops_agent.config import check_controller
+    from gridops_agent.life.repin import Pin
+    from gridops_agent.life.repin import repin as pin_anew
+
+    if not is_digest(digest):
+        raise Usage(f"`{digest[:80]}` is no digest: sha256: and 64 hex digits, all of them")
+    try:
+        url = check_controller(controller) if controller is not None else None
+    except ValueError as error:
+        raise Usage(str(error)) from error
+    config = config_of(state)
+    ask_name(config.host, f"{config.host} obeys whoever holds the keys of fleet {digest}, and nobody else", yes)
+    asyncio.run(pin_anew(config, Pin(Digest(digest), url, roots), lambda line: print(line, flush=True)))
+    print("Start the agent again; its key has to stand in that fleet's fleet.d/keys.")
 
 
 def doctor(
