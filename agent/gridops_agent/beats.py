@@ -20,10 +20,10 @@ from gridops.protocol.binding import KIND, bind
 from gridops.protocol.messages import Beat, Directive
 from gridops.protocol.open import open_directive
 from gridops.trust.envelope import seal_record
-from gridops.trust.keys import Signer
+from gridops.trust.keys import MachineSigner, Signer
 from gridops_agent.client import Controller, Foreign
 from gridops_agent.clock import SystemClock
-from gridops_agent.core.events import Heard, RootsCame
+from gridops_agent.core.events import Heard, Rekeyed, RootsCame
 from gridops_agent.core.report import Readings, heartbeat
 from gridops_agent.core.state import Host
 from gridops_agent.effects import Effects
@@ -61,6 +61,10 @@ class Beats:
         self.front: tuple[str, str] | None = None
         """Address and certificate (PEM) of this host's front; None while there is none."""
         self._asked_for_binding = False
+        self.successor: Callable[[], MachineSigner | None] = lambda: None
+        """The host's next key, while one waits for people's commit."""
+        self.promote: Callable[[], None] = lambda: None
+        """Puts it in the place of the present one, on the disk."""
 
     async def close(self) -> None:
         if self._controller is not None:
@@ -79,6 +83,10 @@ class Beats:
         )
         try:
             answer = await self._asked(controller, said)
+        except Refusal as refusal:
+            if refusal.code == codes.BAD_SIGNATURE.code and await self._next_key():
+                raise Unreachable("people have committed this host's next key: it speaks with that one now") from None
+            raise
         except Foreign:
             if not await self._pins_renewed():
                 raise
@@ -98,6 +106,19 @@ class Beats:
         session = self._hours.session
         await self._effects.tell_once(Heard(directive, floor_ms=session.floor_ms, epoch=session.epoch))
         return directive
+
+    async def _next_key(self) -> bool:
+        """Speak with the next key from now on: the controller knows the present one no more, which is the commit.
+
+        Commands that are open under the present one end first; until then this host is not heard.
+        """
+        coming = self.successor()
+        if coming is None or self._memory.host.commands:
+            return False
+        await self._effects.tell_once(Rekeyed(coming.public.text))
+        self.promote()
+        self._signer = coming
+        return True
 
     def _bound(self, readings: Readings) -> Readings:
         """With this host's signed word on its front, where the controller has just asked for it."""

@@ -65,6 +65,16 @@ class Config:
         return self.state / "keys" / "host.seed"
 
     @property
+    def next_seed(self) -> Path:
+        """Of the key that waits for a commit (`gridops-agent rekey`)."""
+        return self.state / "keys" / "host.next.seed"
+
+    @property
+    def former_keys(self) -> Path:
+        """Public keys that this host had before, one a line."""
+        return self.state / "former-keys"
+
+    @property
     def front_cert(self) -> Path:
         return self.state / "keys" / "front.pem"
 

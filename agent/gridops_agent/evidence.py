@@ -6,6 +6,7 @@ A file is named by the digest of what it says. What does not verify is set aside
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from gridops.base import limits
@@ -29,28 +30,30 @@ def keep(folder: Path, made: Qualification, signer: MachineSigner) -> tuple[Path
     return file, digest
 
 
-def reported(folder: Path, key: PublicKey, alarms: Alarms) -> tuple[Measured, ...]:
+def reported(folder: Path, key: PublicKey, alarms: Alarms, *former: PublicKey) -> tuple[Measured, ...]:
     """What the host reports; what could not be believed becomes an alarm."""
-    found, doubts = measured(folder, key)
+    found, doubts = measured(folder, key, *former)
     for words in doubts:
         alarms.warn(codes.EVIDENCE_DOUBTFUL.code, words, about=words)
     return found
 
 
-def measured(folder: Path, key: PublicKey) -> tuple[tuple[Measured, ...], tuple[str, ...]]:
+def measured(folder: Path, key: PublicKey, *former: PublicKey) -> tuple[tuple[Measured, ...], tuple[str, ...]]:
     """What this host has measured, newest of each configuration, and what could not be believed, in words."""
-    found, bad = used(folder, key)
+    found, bad = used(folder, key, *former)
     return tuple(one for one, _ in found), bad
 
 
-def used(folder: Path, key: PublicKey) -> tuple[tuple[tuple[Measured, Qualification], ...], tuple[str, ...]]:
-    """The same with the qualification that each measurement is from."""
+def used(
+    folder: Path, key: PublicKey, *former: PublicKey
+) -> tuple[tuple[tuple[Measured, Qualification], ...], tuple[str, ...]]:
+    """The same with the qualification that each measurement is from. What a former key signed stays true."""
     found: dict[tuple[object, ...], tuple[Measured, Qualification]] = {}
     bad: list[str] = []
     files = sorted(folder.glob("*.json")) if folder.is_dir() else []
     for file in files:
         try:
-            made, digest = open_qualification(file.read_bytes(), key)
+            made, digest = _opened(file.read_bytes(), (key, *former))
             if file.stem != digest.removeprefix("sha256:"):
                 raise Refusal("bad_name", "it is not what its name says")
         except (GridopsError, OSError) as error:
@@ -65,3 +68,10 @@ def used(folder: Path, key: PublicKey) -> tuple[tuple[tuple[Measured, Qualificat
             found[key_of] = one, made
     newest = sorted(found.values(), key=lambda pair: (-pair[0].at_ms, pair[0].evidence))[: limits.MEASURED_PER_HOST]
     return tuple(sorted(newest, key=lambda pair: pair[0].evidence)), tuple(bad)
+
+
+def _opened(raw: bytes, keys: tuple[PublicKey, ...]) -> tuple[Qualification, Digest]:
+    for key in keys[1:]:
+        with contextlib.suppress(Refusal):
+            return open_qualification(raw, key)
+    return open_qualification(raw, keys[0])

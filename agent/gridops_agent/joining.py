@@ -108,17 +108,22 @@ def _devices(config: Config) -> tuple[DeviceReport, ...]:
 
 def _request(config: Config, token: Token, signer: MachineSigner, version: str) -> JoinRequest:
     nonce, host_key = secrets.token_hex(16), signer.public.text
-    known = engines(config.engine_command, config.runtime)
     return JoinRequest(
         fleet=token.fleet,
         host=token.host,
         host_key=host_key,
         nonce=nonce,
-        facts=Facts(
-            devices=_devices(config)[: limits.DEVICES_PER_HOST],
-            runtimes=tuple(r for name in sorted(known) for r in known[name].runtimes()),
-            agent_version=version,
-            platform=f"{platform.system()} {platform.release()} {platform.machine()}"[:200],
-        ),
+        facts=facts_of(config, version),
         mac=request_mac(join_key(token.secret), token.fleet, host_key, nonce),
+    )
+
+
+def facts_of(config: Config, version: str) -> Facts:
+    """What this machine tells the person who admits its key."""
+    known = engines(config.engine_command, config.runtime)
+    return Facts(
+        devices=_devices(config)[: limits.DEVICES_PER_HOST],
+        runtimes=tuple(r for name in sorted(known) for r in known[name].runtimes()),
+        agent_version=version,
+        platform=f"{platform.system()} {platform.release()} {platform.machine()}"[:200],
     )

@@ -160,10 +160,24 @@ class Ledger:
 
     def become(self, host: Host, note: str, words: str) -> None:
         """Be the ledger of this host instead, in one transaction, and remember why. Raises Unwritable."""
-        whose = Identity(fleet=host.fence.fleet, host=host.fence.host, host_key=host.fence.host_key)
-        now = {**rows_of(host), ("identity", ""): whose, ("note", note): Note(text=words)}
+        now = {**rows_of(host), ("note", note): Note(text=words)}
         there = [(kind, key) for kind in STEP_KINDS for key, _ in self._rows(kind, KINDS[kind])]
         self._write(now, tuple(key for key in there if key not in now))
+
+    @classmethod
+    def whose(cls, path: Path) -> str | None:
+        """The host key that it names, unverified; None where there is nothing to read."""
+        try:
+            look = cls.look(path)
+        except Failed:
+            return None
+        try:
+            found = look._one("identity", Identity)
+        except (Malformed, sqlite3.DatabaseError):
+            return None
+        finally:
+            look.close()
+        return found.host_key if found is not None else None
 
     @classmethod
     def look(cls, path: Path) -> Ledger:

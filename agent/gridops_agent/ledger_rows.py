@@ -99,12 +99,14 @@ KINDS: Mapping[str, type[Any]] = MappingProxyType(
 HOST_KINDS = tuple(sorted(KINDS.keys() - {"proof", "note"}))
 """What a host is made of; the others are kept beside it, read and written one by one."""
 STEP_KINDS = tuple(kind for kind in HOST_KINDS if kind != "identity")
-"""What a step of the heart may change: whose the ledger is never changes."""
+"""What a step of the heart changes; whose the ledger is changes only when the host takes another key or fleet."""
 
 
 def rows_of(host: Host) -> Rows:
     """A host as rows. Values are the very objects of the host, so that an unchanged row is found without comparing."""
+    fence = host.fence
     rows: dict[tuple[str, str], Any] = {
+        ("identity", ""): Identity(fleet=fence.fleet, host=fence.host, host_key=fence.host_key),
         ("fence", ""): FenceRow(term=host.fence.term, head=host.fence.head),
         ("receipts", ""): ReceiptsRow(head=host.receipts.head, prev=host.receipts.prev, acked=host.receipts.acked),
         ("word", ""): host.last_word,

@@ -26,7 +26,7 @@ from gridops.disk.keyring import read_secret
 from gridops.model.plan import Launch
 from gridops.protocol import fresh
 from gridops.trust.keys import MachineSigner
-from gridops_agent import evidence, facts, takeover
+from gridops_agent import evidence, facts, rekeying, takeover
 from gridops_agent.alarms import Alarms
 from gridops_agent.artifacts.opening import open_artifacts, open_mirror, transfers
 from gridops_agent.beats import Beats, SessionClock
@@ -108,8 +108,10 @@ class Agent:
 
     async def _open(self) -> None:
         self._refuse()
+        rekeying.settle(self.config)
         signer = MachineSigner.from_seed(read_secret(self.config.seed))
-        self._measured = evidence.reported(self.config.qualified, signer.public, self.alarms)
+        former = rekeying.former_keys(self.config)
+        self._measured = evidence.reported(self.config.qualified, signer.public, self.alarms, *former)
         self._remember(signer)
         self._equip()
         self._protect()
@@ -190,6 +192,8 @@ class Agent:
     def _converse(self, signer: MachineSigner) -> None:
         """The talk with the controller, and the goodbye before a sleep."""
         self.beats = Beats(self.memory, self.hours, signer, self.effects, self.config.controller)
+        self.beats.successor = partial(rekeying.next_signer, self.config)
+        self.beats.promote = partial(rekeying.promote, self.config)
         self._stack.push_async_callback(self.beats.close)
         self.mirrors = Mirrors(self.memory, self.effects)
         topics = Topics(self._version, self._readings, lambda: self.sleep.away, self.alarms, self._talked)

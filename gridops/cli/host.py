@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,9 @@ from gridops.cli.output import Context, Usage, context_of, dump_json
 from gridops.cli.person import chain_of, signer_as
 from gridops.cli.requests import desk
 from gridops.cli.tables import fitted, noted
+from gridops.files.catalogs import without
+from gridops.files.load import load
+from gridops.files.tree import WorkingTree
 from gridops.files.write import write_host_key
 from gridops.model.fleet import HostKey
 
@@ -102,7 +106,11 @@ def admit(
     directory = root_of(context.directory)
     person, _ = signer_as(chain_of(directory), who, context)
     key = HostKey(
-        host=HostId(name), key=found["host_key"], admitted_by=PersonName(person), admitted_at_ms=int(time.time()) * 1000
+        host=HostId(name),
+        key=found["host_key"],
+        previous=_signed_over(directory, name, found.get("former")),
+        admitted_by=PersonName(person),
+        admitted_at_ms=int(time.time()) * 1000,
     )
     path = write_host_key(directory, key)
     shown = path.relative_to(directory)
@@ -114,6 +122,19 @@ def admit(
     )
     told = (*_facts(found), "compare the fingerprint with the one that the machine printed, then commit the file:")
     context.say(*fitted(told, context.talk_columns()), f"  git add {shown} && git commit -m 'Admit {name}'")
+
+
+def _signed_over(directory: Path, name: str, former: str | None) -> tuple[str, ...]:
+    """The keys that the host has signed over from, the newest last. Raises Failed where the checkout says otherwise."""
+    if former is None:
+        return ()
+    known = next((k for k in load(without(WorkingTree(directory))).desired.keys if k.host == name), None)
+    if known is None or known.expunged or known.key != former:
+        raise Failed(
+            f"{name} does not sign over from the key in fleet.d/keys/{name}.yaml here. Nothing was written.",
+            hints=("git pull, and look at that file again",),
+        )
+    return (*known.previous, former)
 
 
 def list_hosts(ctx: typer.Context, controller: Controller = None) -> None:
@@ -193,7 +214,8 @@ def said_of(host: Any) -> tuple[str, ...]:
 def _facts(found: Any) -> list[str]:
     facts = found["facts"]
     devices = ", ".join(f"{d['id']} {render_bytes(d['total_bytes'])}" for d in facts["devices"])
-    return [f"{found['host']}: {facts['platform']}, {devices}", f"fingerprint {found['fingerprint']}"]
+    over = [f"its present key signed over to this one: {found['former']}"] if found.get("former") else []
+    return [f"{found['host']}: {facts['platform']}, {devices}", f"fingerprint {found['fingerprint']}", *over]
 
 
 def _same(typed: str, found: str) -> bool:

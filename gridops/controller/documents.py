@@ -265,6 +265,8 @@ class PendingDoc:
     fingerprint: KeyId
     since: str
     facts: Facts
+    former: str | None = None
+    """The host's present key, where that has signed over to this one. Null: the machine proved a token."""
 
 
 @record

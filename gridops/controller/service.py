@@ -251,8 +251,11 @@ class Controller:
         if wrong is not None:
             raise Refusal(BAD_SCHEMA.code, f"the join request does not hold: {wrong}")
         now_ms = self.now()
-        secret = self.dir.invite_key(request.host)
-        rows, reply = enrol.join(self.state, self.soft.chain, secret, request, now_ms)
+        if request.over is not None:
+            rows, reply = enrol.sign_over(self.state, self.soft.chain, self.roster, request, request.over)
+        else:
+            secret = self.dir.invite_key(request.host)
+            rows, reply = enrol.join(self.state, self.soft.chain, secret, request, now_ms)
         self.commit(rows, now_ms)
         return reply
 

@@ -176,6 +176,7 @@ def pending(view: View) -> d.PendingListDoc:
             fingerprint=parse_key(p.host_key).key_id,
             since=render_instant(p.at_ms),
             facts=p.facts,
+            former=p.former,
         )
         for host, p in sorted(view.state.pending.items())
     )

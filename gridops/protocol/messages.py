@@ -295,6 +295,23 @@ class JoinRequest:
     nonce: str
     facts: Facts
     mac: str
+    """Empty where the host is in the fleet already and signs over to another key."""
+    over: str | None = None
+    """A signed `Rekey` by the host's present key, instead of a token. None: the machine joins by a token."""
+
+
+@record
+class Rekey:
+    """A host's present key signs over to the next one, as kind `rekey`. It admits nothing: a commit does."""
+
+    v: int = WIRE_VERSION
+    fleet: Digest
+    host: HostId
+    host_key: str
+    """The present one."""
+    next_key: str
+    nonce: str
+    """Of the join request that carries it."""
 
 
 @record

@@ -28,6 +28,7 @@ PERSON_KINDS = frozenset({"root", "catalog", "approval", "operator"})
 """Signed by people with SSH keys; may carry several signatures."""
 MACHINE_KINDS = frozenset(
     {"grant", "receipt", "heartbeat", "directive", "join", "join-reply", "tls-binding", "plan", "qualification"}
+    | {"rekey"}
 )
 """Signed by a controller or a host; exactly one signature."""
 

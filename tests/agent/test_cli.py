@@ -38,7 +38,7 @@ def test_version_is_answered_without_loading_anything() -> None:
     assert int(out[1]) < 90
 
 
-VERBS = ("join", "run", "once", "status", "stop", "runtime", "repin", "drain", "pause", "quarantine", "resume")
+VERBS = ("join", "run", "once", "status", "stop", "runtime", "repin", "rekey", "drain", "pause", "quarantine", "resume")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -24,7 +24,7 @@ from tests.attacks.place import Place, payload_of
 
 KINDS = {"approval", "catalog", "directive", "grant", "heartbeat", "join", "operator", "plan", "receipt", "root",
          "tls-binding"}  # fmt: skip
-NEVER_SENT = {"join-reply", "qualification"}
+NEVER_SENT = {"join-reply", "qualification", "rekey"}
 STEPS = (
     "both have spoken",
     "a stranger asked to join",

@@ -25,7 +25,7 @@ from gridops.controller.core import rows as r
 from gridops.controller.core.pack import pack
 from gridops.controller.core.row_kinds import KINDS
 from gridops.model.plan import Plan
-from gridops.protocol.messages import Beat, Directive, Facts, Grant, Heartbeat, JoinReply, JoinRequest, Receipt
+from gridops.protocol.messages import Beat, Directive, Facts, Grant, Heartbeat, JoinReply, JoinRequest, Receipt, Rekey
 from gridops.protocol.open import open_directive, open_grant, open_heartbeat, open_receipt
 from gridops.store.journal import Journal
 from gridops.trust.approval import Approval
@@ -34,7 +34,8 @@ from gridops.trust.root import Root
 from tests.controller.fleet import AUTOMATIC, DEFAULT, NOW, Desk, Fleet, profile
 
 HERE = Path(__file__).parent
-WIRE = (Approval, Beat, Directive, Grant, Heartbeat, JoinReply, JoinRequest, OperatorRequest, Plan, Receipt, Root)
+WIRE = (Approval, Beat, Directive, Grant, Heartbeat, JoinReply, JoinRequest, OperatorRequest, Plan, Receipt, Rekey,
+        Root)  # fmt: skip
 """What travels or is signed. A journal row holds some of these, and records of its own."""
 SIGNED = {
     "heartbeat": (Heartbeat, open_heartbeat),

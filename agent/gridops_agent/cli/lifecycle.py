@@ -34,6 +34,13 @@ def add(app: typer.Typer) -> None:
     )(leave)
     app.command(
         epilog=examples(
+            "gridops-agent rekey",
+            "gridops-agent rekey --state /var/lib/gridops-agent/forge",
+            "gridops-agent rekey --state /tmp/a && gridops-agent status --state /tmp/a",
+        )
+    )(rekey)
+    app.command(
+        epilog=examples(
             "gridops-agent repin sha256:4ab1...",
             "gridops-agent repin sha256:4ab1... --controller https://gridops.office.example:7443",
             "gridops-agent repin sha256:4ab1... --roots /media/usb/policies/trust/root --yes",
@@ -114,6 +121,28 @@ def leave(
         ask_name(config.host, deed, yes)
     wishes = Wishes(force, __version__, Machine(), lambda line: print(line, flush=True))
     asyncio.run(leave_fleet(config, wishes))
+
+
+def rekey(state: State = None) -> None:
+    """Give this host another key: made here, signed over to by the present one, and taken when people commit it.
+
+    The agent may run; it goes on with the present key until the commit is in force, and changes by itself.
+    """
+    from gridops_agent.joining import facts_of
+    from gridops_agent.ledger import Ledger
+    from gridops_agent.rekeying import request
+
+    config = config_of(state)
+    ledger = Ledger.look(config.ledger)
+    try:
+        chain = ledger.load("").chain
+    finally:
+        ledger.close()
+    coming = asyncio.run(request(config, chain, facts_of(config, __version__)))
+    print(f"Next key:  {coming.text}")
+    print(f"           {coming.key_id}")
+    print("\nCompare the key with what the controller shows, then admit it by a commit:")
+    print(f"  gridops host admit {config.host}")
 
 
 def repin(

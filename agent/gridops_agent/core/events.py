@@ -45,6 +45,13 @@ class RootsCame:
 
 
 @dataclass(frozen=True, slots=True)
+class Rekeyed:
+    """People have committed this host's next key: from now on it is the host's. No command is open."""
+
+    host_key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Heard:
     """A directive that is verified, fresh and in time; `floor_ms` and `epoch` are the session's after it."""
 
@@ -210,6 +217,7 @@ class Resumed:
 
 Event = (
     RootsCame
+    | Rekeyed
     | Heard
     | Began
     | Ended

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from gridops_agent.core import commands, health, lives, waking, yielding
+from gridops_agent.core import anew, commands, health, lives, waking, yielding
 from gridops_agent.core.events import (
     Began,
     Departed,
@@ -27,6 +27,7 @@ from gridops_agent.core.events import (
     Placed,
     Proved,
     Recall,
+    Rekeyed,
     Released,
     Resumed,
     RetryDue,
@@ -58,6 +59,8 @@ def _answer(host: Host, event: Event, now_ms: int) -> tuple[Host, tuple[Effect, 
     match event:
         case RootsCame():
             return commands.roots_came(host, event)
+        case Rekeyed():
+            return anew.rekeyed(host, event.host_key), ()
         case Heard():
             return commands.heard(host, event, now_ms)
         case Began():

@@ -30,6 +30,7 @@ from gridops_agent.ledger import Ledger
 from gridops_agent.life.finding import Finding, bad, ok, warn
 from gridops_agent.platform import here
 from gridops_agent.qualify_setup import build_here
+from gridops_agent.rekeying import former_keys
 
 CLOSE = "let it listen on 127.0.0.1 alone (Ollama: OLLAMA_HOST=127.0.0.1, ComfyUI: --listen 127.0.0.1)"
 ROUTER = "give each of its models a profile, or start it with one model (--model instead of --models-dir and the like)"
@@ -124,7 +125,7 @@ async def doubts(patient: Examined) -> AsyncIterator[Finding]:
     """Measurements that plans go by, and whether what they were made with is still what is here."""
     config = patient.config
     key = MachineSigner.from_seed(read_secret(config.seed)).public
-    found, unread = await asyncio.to_thread(evidence.used, config.qualified, key)
+    found, unread = await asyncio.to_thread(evidence.used, config.qualified, key, *former_keys(config))
     for words in unread:
         yield bad("evidence", words, "take the file away, and qualify again")
     builds = await _builds(config, {made.launch.engine for _, made in found})

@@ -89,7 +89,8 @@ def _of_hosts(row: r.Row) -> tuple[str, str] | None:
         case r.HostBack():
             return "host", f"host {row.host} is back after it was written off"
         case r.JoinPending():
-            return "host", f"host {row.host} asks to join with {row.host_key}"
+            asks = "asks to join with" if row.former is None else "signs over to its next key"
+            return "host", f"host {row.host} {asks} {row.host_key}"
         case r.JoinSettled():
             return "host", f"host {row.host}: {row.why}"
         case _:

@@ -225,7 +225,7 @@ def _invited(state: State, row: r.Invited, at_ms: int) -> None:
 
 
 def _join_pending(state: State, row: r.JoinPending, at_ms: int) -> None:
-    state.pending[row.host] = Pending(row.host_key, row.facts, at_ms)
+    state.pending[row.host] = Pending(row.host_key, row.facts, at_ms, row.former)
     trim(state.pending, limits.PENDING_HOSTS)
 
 

@@ -292,6 +292,8 @@ class JoinPending:
     host: HostId
     host_key: str
     facts: Facts
+    former: str | None = None
+    """The host's present key, which signed over to that one. None: it proved a token."""
 
 
 @record

@@ -276,6 +276,8 @@ class Pending:
     host_key: str
     facts: Facts
     at_ms: int
+    former: str | None = None
+    """The host's present key, where that signed over to this one."""
 
 
 @dataclass(frozen=True, slots=True)
