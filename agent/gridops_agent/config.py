@@ -18,6 +18,7 @@ from typing import Any
 from gridops.base.errors import BadSetup
 from gridops.base.ids import Digest, HostId, is_digest, is_name
 from gridops.disk.atomic import write_atomic
+from gridops_agent.account import began_as_root
 from gridops_agent.artifacts.settings import Settings, parse_settings, settings_lines
 from gridops_agent.keep.ways import Ways, read_ways, ways_lines
 
@@ -145,7 +146,7 @@ class Config:
 
 def default_state() -> Path:
     """Where a host keeps its state when nothing is said: the system's place for root, else the person's."""
-    if os.geteuid() == 0:
+    if began_as_root():
         return Path("/var/lib/gridops-agent/default")
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "gridops-agent" / "default"

@@ -39,12 +39,20 @@ TasksMax=infinity
 """
 _SYSTEM = """
 # Engines inherit all of this. They need their GPUs, loopback, the model files and the state folder, and nothing else.
-{writable}
+# It runs as an account of its own, which owns the state folder and nothing else.
+User={user}
+Group={user}
+{groups}{writable}
+Environment=HOME={state}
 NoNewPrivileges=yes
 CapabilityBoundingSet=
 AmbientCapabilities=
 ProtectSystem=strict
 ProtectHome=read-only
+# Cards by the names that their drivers have in /proc/devices, so that one that comes later is there too; of what else
+# there is in /dev, what no program can do without. Which card is an engine's own is told to it by the agent.
+DevicePolicy=closed
+{devices}
 PrivateTmp=yes
 # A private /tmp ends with this unit, and engines do not: theirs lies in the state folder.
 Environment=TMPDIR={state}/tmp
@@ -78,14 +86,40 @@ SystemCallArchitectures=native
 [Install]
 WantedBy=default.target
 """
-_ONLINE = "Wants=network-online.target\nAfter=network-online.target\n"
+_ONLINE = (
+    "Wants=network-online.target\n"
+    "After=network-online.target systemd-sysusers.service systemd-modules-load.service nvidia-persistenced.service\n"
+)
+ACCOUNT = "gridops-agent"
+DRIVERS = ("char-nvidia*", "char-drm", "char-kfd", "char-accel")
+"""NVIDIA's (also its memory, instances and links), those of AMD and Intel, AMD's computing, and accelerators."""
+_MISCELLANEOUS = ("davinci*", "devmm_svm", "hisi_hdc")
 _HOME = PurePosixPath("/var/lib")
 
 
-def unit_text(program: str = "/usr/bin/gridops-agent", state: str = "/var/lib/gridops-agent/default") -> str:
-    """The system's unit. Paths with blanks or percent signs are written the way systemd reads them."""
+def unit_text(
+    program: str = "/usr/bin/gridops-agent",
+    state: str = "/var/lib/gridops-agent/default",
+    groups: tuple[str, ...] = (),
+    nodes: tuple[str, ...] = (),
+) -> str:
+    """The system's unit. Paths with blanks or percent signs are written the way systemd reads them.
+
+    `groups`: what the account belongs to besides; systemd starts nothing for a group that is not there. `nodes`: cards
+    whose driver has no name of its own in /proc/devices.
+    """
     head = _HEAD.format(program=_argument(program), state=_argument(state), after=_ONLINE, user="")
-    return head + _SYSTEM.format(state=_word(state), writable=_writable(state))
+    devices = "\n".join(f"DeviceAllow={what} rw" for what in (*DRIVERS, *map(_word, sorted(nodes))))
+    more = f"SupplementaryGroups={' '.join(groups)}\n" if groups else ""
+    return head + _SYSTEM.format(
+        state=_word(state), writable=_writable(state), user=ACCOUNT, groups=more, devices=devices
+    )
+
+
+def card_nodes(folder: Path = Path("/dev")) -> tuple[str, ...]:
+    """The cards of this machine that no driver's name stands for: those of Ascend are miscellaneous devices."""
+    found = (path for form in _MISCELLANEOUS for path in folder.glob(form))
+    return tuple(sorted(str(path) for path in found if path.is_char_device()))
 
 
 def user_unit_text(program: str, state: str) -> str:

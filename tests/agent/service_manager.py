@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gridops_agent.account import Account
 from gridops_agent.life.install import Machine
 
 PROGRAM = "/bin/true"
@@ -64,6 +66,9 @@ def machine(tmp_path: Path, manager: ServiceManager, **changes: object) -> Machi
         units=tmp_path / "units",
         daemons=tmp_path / "daemons",
         linger=tmp_path / "linger",
+        accounts=tmp_path / "sysusers.d" / "gridops-agent.conf",
+        account=lambda: Account("gridops-agent", os.geteuid(), os.getegid()),
+        devices=tmp_path / "dev",
         ask=manager,
     )
     return replace(made, **changes)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import plistlib
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -13,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from gridops.base.errors import Failed
+from gridops_agent.account import Account
 from gridops_agent.cli import lifecycle
 from gridops_agent.config import Config, default_state
 from gridops_agent.life import install as installing
 from gridops_agent.life.install import Place, Way, install, place, remove, standing
-from gridops_agent.service import plist_bytes, unit_text, user_unit_text
+from gridops_agent.service import card_nodes, plist_bytes, unit_text, user_unit_text
+from gridops_agent.supervise import ask
 from tests.agent.service_manager import PROGRAM, ServiceManager, machine
 from tests.agent.site import Site
 
@@ -36,11 +39,23 @@ def verified(folder: Path, text: str, *flags: str) -> str:
 UNITS = {
     "the default": (unit_text(PROGRAM), ()),
     "blanks, dollars and percents": (unit_text(PROGRAM, "/srv/a b$c/10%/x"), ()),
+    "with cards and groups": (
+        unit_text(PROGRAM, "/srv/x", ("render", "video"), ("/dev/davinci0", "/dev/hisi_hdc")),
+        (),
+    ),
     "a person's": (user_unit_text(PROGRAM, "/home/ana/.local/state/gridops agent/x"), ("--user",)),
 }
 
 
-if shutil.which("systemd-analyze") is not None:  # elsewhere the lines below are what is checked
+def _systemd() -> int:
+    """Which systemd is at hand; 0 for none."""
+    if shutil.which("systemd-analyze") is None:
+        return 0
+    found = re.match(r"systemd (\d+)", ask(("systemd-analyze", "--version")))
+    return int(found[1]) if found is not None else 0
+
+
+if _systemd() > 0:  # elsewhere the lines below are what is checked
 
     @pytest.mark.parametrize("name", UNITS)
     def test_systemd_finds_nothing_wrong_with_a_unit(name: str, tmp_path: Path) -> None:
@@ -50,6 +65,34 @@ if shutil.which("systemd-analyze") is not None:  # elsewhere the lines below are
         said = verified(tmp_path / "bad", broken, *flags)
         assert "kill mode" in said, "what is wrong would have been said"
         assert "OomPolicy" in said
+
+
+def analysed(folder: Path, text: str) -> float:
+    """How exposed systemd calls a unit of the system, from 0 to 10."""
+    unit = folder / "gridops-agent.service"
+    unit.write_text(text)
+    done = ask(("systemd-analyze", "security", "--offline=yes", "--no-pager", str(unit)))
+    found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", done)
+    assert found is not None, done
+    return float(found[1])
+
+
+if _systemd() >= 250:  # before, it judges only what runs
+
+    def test_systemd_calls_the_systems_unit_less_exposed_for_its_account_and_its_devices(tmp_path: Path) -> None:
+        text = unit_text(PROGRAM)
+        whole = analysed(tmp_path, text)
+        for line in (
+            "User=gridops-agent\n",
+            "DevicePolicy=closed\n",
+            "ProtectSystem=strict\n",
+            "NoNewPrivileges=yes\n",
+        ):
+            without = text.replace(line, "")
+            if line.startswith("Device"):
+                without = re.sub(r"DeviceAllow=.*\n", "", without)
+            assert analysed(tmp_path, without) > whole, line
+        assert whole < 2.5, "OK is below 5"
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -68,9 +111,30 @@ def test_a_unit_lets_engines_live_and_gives_up_on_what_does_not_heal(name: str) 
         "NoNewPrivileges=yes",
     ):
         assert line in lines, line
-    assert not any(line.startswith(("PrivateDevices", "MemoryDenyWriteExecute", "DeviceAllow")) for line in lines), (
+    assert not any(line.startswith(("PrivateDevices", "MemoryDenyWriteExecute")) for line in lines), (
         "engines need their cards, and drivers compile code for them"
     )
+
+
+def test_the_systems_unit_has_an_account_of_its_own_and_lets_cards_in_and_no_other_device() -> None:
+    lines = unit_text(PROGRAM, "/srv/x", ("render", "video"), ("/dev/hisi_hdc", "/dev/davinci0")).splitlines()
+    section = lines[lines.index("[Service]") :]
+    for line in ("User=gridops-agent", "Group=gridops-agent", "SupplementaryGroups=render video", "HOME=/srv/x"):
+        assert any(said.removeprefix("Environment=") == line for said in section), line
+    assert section.count("DevicePolicy=closed") == 1
+    allowed = [line.removeprefix("DeviceAllow=") for line in section if line.startswith("DeviceAllow=")]
+    drivers = ["char-nvidia* rw", "char-drm rw", "char-kfd rw", "char-accel rw"]
+    assert allowed == [*drivers, "/dev/davinci0 rw", "/dev/hisi_hdc rw"]
+    alone = unit_text(PROGRAM, "/srv/x")
+    assert "SupplementaryGroups" not in alone, "systemd starts nothing for a group that is not there"
+    assert "User=" not in user_unit_text(PROGRAM, "/srv/x"), "a person's own manager knows that person alone"
+
+
+def test_cards_without_a_drivers_name_are_found_and_a_plain_file_of_such_a_name_is_none(tmp_path: Path) -> None:
+    (tmp_path / "davinci0").write_text("")
+    assert card_nodes(tmp_path) == ()
+    (tmp_path / "hisi_hdc").symlink_to("/dev/null")
+    assert card_nodes(tmp_path) == (str(tmp_path / "hisi_hdc"),)
 
 
 def test_a_call_that_is_not_allowed_fails_and_kills_no_engine() -> None:
@@ -111,6 +175,37 @@ def test_each_machine_has_its_way(name: str, site: Site, tmp_path: Path) -> None
         assert (found.file, bool(found.why)) == (None, True)
     else:
         assert str(found.file).startswith(str(tmp_path / where.rstrip("/")))
+
+
+def test_a_service_of_the_system_is_given_its_folder_and_says_whose_it_is(site: Site, tmp_path: Path) -> None:
+    closed = tmp_path / "models"
+    closed.mkdir(mode=0o700)
+    config = replace(site.config, artifact_folders=(closed,))
+    here = machine(tmp_path, ServiceManager())
+    where = place(config, here)
+    told = "\n".join(install(where, config, Path(PROGRAM), here))
+    assert "It runs as gridops-agent, whose the state folder is from now on." in told
+    assert "cannot read" not in told
+    assert where.file is not None
+    assert "User=gridops-agent" in where.file.read_text()
+
+
+def test_where_the_account_cannot_reach_its_folder_no_service_is_written(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = Account("gridops-agent", os.geteuid() + 4_000, os.getegid() + 4_000)
+    here = machine(tmp_path, ServiceManager(), account=lambda: stranger)
+    where = place(site.config, here)
+    site.state.parent.chmod(0o700)
+    monkeypatch.setattr("gridops_agent.account.runs_from", lambda: (tmp_path / "gone",))
+    with pytest.raises(Failed, match="cannot reach the program: it may not pass /"):
+        install(where, site.config, Path(PROGRAM), here)
+    monkeypatch.setattr("gridops_agent.account.runs_from", lambda: ())
+    with pytest.raises(Failed, match="cannot reach the state folder: it may not pass") as caught:
+        install(where, site.config, Path(PROGRAM), here)
+    assert "--no-service" in caught.value.hints[1]
+    assert where.file is not None
+    assert not where.file.exists()
 
 
 def test_two_hosts_on_one_machine_have_two_services(site: Site, tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ import typer
 
 from gridops import __version__
 from gridops.base.errors import GridopsError
+from gridops_agent.account import lean_back, step_down
 from gridops_agent.cli.options import State, config_of, examples, folder
 from gridops_agent.cli.report import Usage
-from gridops_agent.config import Config, default_state
+from gridops_agent.config import Config, default_state, read_config
 
 
 def add(app: typer.Typer) -> None:
@@ -114,7 +115,9 @@ def leave(
     from gridops_agent.life.leave import leave as leave_fleet
     from gridops_agent.life.left import has_left
 
-    config = config_of(state)
+    here = (state or default_state()).absolute()
+    lean_back(here)
+    config = read_config(here)
     if has_left(config) is None:
         work = "work in flight is cut" if force else "work in flight is waited for"
         deed = f"{config.host} leaves its fleet: {work}, its engines end and its service is removed"
@@ -190,7 +193,9 @@ def doctor(
 
     if output not in ("text", "json"):
         raise Usage(f"`{output}` is not an output format", hints=("there are: text, json",))
-    host, found = asyncio.run(examine((state or default_state()).absolute(), Machine()))
+    here = (state or default_state()).absolute()
+    step_down(here)
+    host, found = asyncio.run(examine(here, Machine()))
     if output == "json":
         print(json.dumps(finding.document(host, found), indent=2, sort_keys=True))
     else:

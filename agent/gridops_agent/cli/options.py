@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gridops_agent.account import step_down
 from gridops_agent.config import Config, default_state, read_config
 
 
@@ -29,5 +30,7 @@ def examples(*lines: str) -> str:
 
 
 def config_of(state: Path | None) -> Config:
-    """The configuration of the given state folder, or of the default one."""
-    return read_config((state or default_state()).absolute())
+    """The configuration of the given state folder, or of the default one. Root steps down to whose folder it is."""
+    here = (state or default_state()).absolute()
+    step_down(here)
+    return read_config(here)

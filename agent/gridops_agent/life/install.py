@@ -11,6 +11,7 @@ import contextlib
 import getpass
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,9 +21,10 @@ from pathlib import Path
 from gridops.base.canon import digest_bytes
 from gridops.base.errors import Failed
 from gridops.disk.atomic import write_atomic
+from gridops_agent import account
 from gridops_agent.config import Config, default_state
 from gridops_agent.hearsay import count
-from gridops_agent.service import has_systemd, plist_bytes, unit_text, user_unit_text
+from gridops_agent.service import card_nodes, has_systemd, plist_bytes, unit_text, user_unit_text
 from gridops_agent.supervise import ask
 
 PATIENCE_S = 60.0
@@ -43,7 +45,7 @@ class Way(StrEnum):
 class Machine:
     """What decides which way there is; tests make their own."""
 
-    root: bool = field(default_factory=lambda: os.geteuid() == 0)
+    root: bool = field(default_factory=account.began_as_root)
     system: str = sys.platform
     systemd: bool = field(default_factory=has_systemd)
     home: Path = field(default_factory=Path.home)
@@ -52,6 +54,9 @@ class Machine:
     units: Path = Path("/etc/systemd/system")
     daemons: Path = Path("/Library/LaunchDaemons")
     linger: Path = Path("/var/lib/systemd/linger")
+    accounts: Path = Path("/etc/sysusers.d/gridops-agent.conf")
+    account: Callable[[], account.Account | None] = account.known
+    devices: Path = Path("/dev")
     ask: Ask = ask
 
     @property
@@ -104,17 +109,22 @@ def install(where: Place, config: Config, program: Path, machine: Machine) -> tu
     if where.file is None:
         return (f"No service: {where.why}.", "Run it in the foreground, or from whatever starts programs here:")
     config.state.joinpath("tmp").mkdir(mode=0o700, exist_ok=True)
+    user = _given_away(config, program, machine) if where.way is Way.SYSTEM else None
     try:
         where.file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Failed(f"cannot make {where.file.parent}: {error.strerror}") from error
-    write_atomic(where.file, _content(where, config, program))
+    write_atomic(where.file, _content(where, config, program, user, machine))
     for argv in _start(where, machine):
         machine.ask(argv, PATIENCE_S)
     now = standing(where, machine)
     if not now.running:
         raise Failed(f"{where.file} is written, but the service does not run: {now.words}", hints=(log_of(where),))
     lines = [f"Wrote {where.file}; the service {where.name} is enabled and runs."]
+    if user is not None:
+        lines.append(f"It runs as {user.name}, whose the state folder is from now on.")
+        closed = [f for f in config.artifact_folders if account.barred(f, user, last=stat.S_IROTH | stat.S_IXOTH)]
+        lines += [f"{user.name} cannot read {one}: let it, or nothing is found there" for one in closed]
     if where.way is Way.USER and not machine.lingers:
         lines.append("It ends when you log out. To let it run on:")
         lines.append(f"  loginctl enable-linger {machine.user}")
@@ -164,10 +174,27 @@ def standing(where: Place, machine: Machine) -> Standing:
     return Standing(True, enabled == "enabled", active == "active", words, kept)
 
 
-def _content(where: Place, config: Config, program: Path) -> bytes:
+def _given_away(config: Config, program: Path, machine: Machine) -> account.Account:
+    """The account of the service, with the state folder. Raises Failed where it could not run there."""
+    user = account.made(machine.ask, machine.accounts, machine.account)
+    account.lay_open(config.state)
+    read = ((path, "the program") for path in (program.parent, *account.runs_from()))
+    for path, what in (*read, (config.state.parent, "the state folder")):
+        bar = account.barred(path, user)
+        if bar is not None:
+            raise Failed(
+                f"{user.name}, which the service runs as, cannot reach {what}: it may not pass {bar}",
+                hints=("install into /opt and keep the state below /var/lib", "or run it by hand: --no-service"),
+            )
+    account.hand_over(config.state, user)
+    return user
+
+
+def _content(where: Place, config: Config, program: Path, user: account.Account | None, machine: Machine) -> bytes:
     match where.way:
         case Way.SYSTEM:
-            return unit_text(str(program), str(config.state)).encode()
+            groups = user.groups if user is not None else ()
+            return unit_text(str(program), str(config.state), groups, card_nodes(machine.devices)).encode()
         case Way.USER:
             return user_unit_text(str(program), str(config.state)).encode()
         case _:

@@ -21,6 +21,7 @@ from gridops.base.ids import ProfileName
 from gridops.base.units import counted, render_ms
 from gridops.model.snapshot import ResidencyState
 from gridops.trust.root import RootChain
+from gridops_agent.account import as_root
 from gridops_agent.client import Controller
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import Config
@@ -69,7 +70,8 @@ async def leave(config: Config, wishes: Wishes) -> None:
     wishes.tell("It takes no new work.")
     if is_running(config):
         await _until_idle(config, max((h.drain_ms for h in held), default=0), said.said_ms, wishes)
-    done = remove(place(config, wishes.machine), wishes.machine)
+    with as_root():
+        done = remove(place(config, wishes.machine), wishes.machine)
     wishes.tell(f"{done[:1].upper()}{done[1:]}.")
     if is_running(config):
         raise Failed(
