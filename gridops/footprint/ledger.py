@@ -69,7 +69,7 @@ class DeviceRoom:
     @property
     def open_bytes(self) -> int:
         """What planned residencies may use together where one of them is new or grows."""
-        return self.raw_bytes - self.headroom_bytes
+        return left_of(self, 0)
 
 
 class Use(NamedTuple):
@@ -79,11 +79,16 @@ class Use(NamedTuple):
     gpu_bytes: int = 0
 
 
+def left_of(room: DeviceRoom, used: int) -> int:
+    """What is left of a device for what is new or grows, where GPU work has no limit of its own."""
+    return room.total_bytes - room.reserve_bytes - room.external_bytes - room.headroom_bytes - used
+
+
 def fits(room: DeviceRoom | None, use: Use, need_bytes: int | None, *, gpu: bool, new: bool) -> Fit:
     """Does it fit beside `use`? `new` keeps the headroom free; `gpu` counts toward a unified device's share."""
     if room is None or need_bytes is None:
         return Fit(Answer.UNKNOWN)
-    free = (room.open_bytes if new else room.raw_bytes) - use.all_bytes
+    free = left_of(room, use.all_bytes) if new else room.raw_bytes - use.all_bytes
     if gpu and room.gpu_bytes is not None:
         free = min(free, room.gpu_bytes - use.gpu_bytes)
     if need_bytes <= free:

@@ -59,15 +59,20 @@ def empty_sets(world: World) -> tuple[str, ...]:
 
 
 def intent_ref(world: World) -> IntentRef:
-    intent = world.inputs.intent
-    own = restricted(intent.desired, world.inputs.scope)
+    intent, shelf = world.inputs.intent, world.recall.shelf("intent")
     return IntentRef(
-        digest=world.recall.pieces.of(own, ("hosts", "keys", "drains", "profiles")),
+        # Until something else is committed it is the same object from plan to plan.
+        digest=shelf.of("digest", (intent.desired,), lambda: _intent_digest(intent.desired, world)),
         commit=intent.commit,
         subject=intent.subject,
         dirty=intent.dirty,
         empty=empty_sets(world),
     )
+
+
+def _intent_digest(desired: Desired, world: World) -> Digest:
+    own = restricted(desired, world.inputs.scope)
+    return world.recall.pieces.of(own, ("hosts", "keys", "drains", "profiles"))
 
 
 def snapshot_ref(world: World) -> SnapshotRef:

@@ -17,14 +17,14 @@ from gridops.base.codes import Code
 from gridops.base.codes import placement as codes
 from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
 from gridops.base.units import PPM, counted, render_bytes, render_price
-from gridops.footprint.ledger import Answer, DeviceRoom, Fit, fits
+from gridops.footprint.ledger import Answer, DeviceRoom, fits
 from gridops.model.fleet import DeviceKind
 from gridops.model.plan import HostLine
 from gridops.model.profile import Artifact, Profile
 from gridops.model.snapshot import Residency
-from gridops.planner.company import conflict
+from gridops.planner.company import conflict, has_rules
 from gridops.planner.eligible import Way
-from gridops.planner.host_board import Claim, HostBoard, part_of
+from gridops.planner.host_board import Claim, HostBoard
 from gridops.planner.together import sets
 from gridops.planner.world import HostView, World
 
@@ -63,6 +63,8 @@ class Board:
     """Row of each host that has changed, once for each change."""
     price_micro: int = 0
     """Hourly price of the hosts that hold something."""
+    choosy: bool = True
+    """Some declared profile has a rule about the company that it keeps."""
 
     @classmethod
     def of(cls, world: World, known: Mapping[HostId, HostBoard] = MappingProxyType({})) -> Board:
@@ -72,7 +74,8 @@ class Board:
             HostBoard(view, row=n, log=log) if (was := known.get(host)) is None else was.again(view, n, log)
             for n, (host, view) in enumerate(world.hosts.items())
         )
-        return cls(world, dict(zip(world.hosts, rows, strict=True)), rows, log)
+        choosy = any(has_rules(p) for p in world.profiles.values())
+        return cls(world, dict(zip(world.hosts, rows, strict=True)), rows, log, choosy=choosy)
 
     def put(self, host: HostId, claim: Claim) -> None:
         board = self.hosts[host]
@@ -142,7 +145,7 @@ class Board:
                 most + 1,
                 most,
             )
-        return bad_company(board, profile, present, self.world)
+        return bad_company(board, profile, present, self.world) if self.choosy or has_rules(profile) else None
 
     def crowded_now(self, board: HostBoard, profile: Profile, instead: ReplicaId | None) -> bool:
         """True while something that leaves still takes the last slot, or must not be met."""
@@ -250,23 +253,25 @@ def _memory(board: HostBoard, ask: Ask, former: Claim | None) -> Offer | HostLin
 def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Offer | HostLine:
     view, way = board.view, ask.way
     per_device = way.need.device_bytes + (way.need.host_bytes if on_ram(view, way) else 0)
-    answers = [(room, _fit(board, room, per_device, way.gpu, former, live)) for room in way.rooms]
-    fitting = _by_fill([(f.free_bytes, r) for r, f in answers if f.answer is Answer.FITS], ask.profile, per_device)
+    free = [
+        (board.free_bytes(room, per_device, gpu=way.gpu, live=live, former=former), room) for room in way.rooms
+    ]
+    fitting = _by_fill([found for found in free if found[0] >= per_device], ask.profile, per_device)
     chosen = _choose(tuple([r for _, r in fitting]), way, even=ask.profile.placement.even)
     if chosen is None:
-        return _no_set(board, way, {room.id: fit.free_bytes for room, fit in answers}, per_device)
+        return _no_set(board, way, {room.id: amount for amount, room in free}, per_device)
     claim = claim_of(ask.replica, ask.profile.name, way, tuple(sorted([r.id for r in chosen])), view)
     ram = view.ram
     if claim.host_bytes:
         assert ram is not None, "eligible refuses a host without RAM"
-        fit = _fit(board, ram, claim.host_bytes, False, former, live)
-        if fit.answer is not Answer.FITS:
+        have = board.free_bytes(ram, claim.host_bytes, gpu=False, live=live, former=former)
+        if have < claim.host_bytes:
             return _line(
                 board,
                 codes.INSUFFICIENT_HOST_MEMORY,
                 _short("of RAM", way) + others_hold(ram),
                 claim.host_bytes,
-                max(0, fit.free_bytes),
+                max(0, have),
                 "bytes",
             )
     # The best comes first.
@@ -290,12 +295,6 @@ def others_hold(room: DeviceRoom) -> str:
     if room.external_bytes <= 0:
         return ""
     return f"; others hold {render_bytes(room.external_bytes)} of its {render_bytes(room.total_bytes)}"
-
-
-def _fit(board: HostBoard, room: DeviceRoom, need_bytes: int, gpu: bool, former: Claim | None, live: bool) -> Fit:
-    """Headroom is kept free unless the replica only takes over what its former self already holds there."""
-    grows = former is None or need_bytes > part_of(former, room.id, board.view)
-    return fits(room, board.use(room.id, live=live, without=former), need_bytes, gpu=gpu, new=grows)
 
 
 def _by_fill(fitting: list[tuple[int, DeviceRoom]], profile: Profile, need: int) -> list[tuple[int, DeviceRoom]]:

@@ -19,6 +19,11 @@ class Conflict:
     most: int | None = None
 
 
+def has_rules(profile: Profile) -> bool:
+    """It may object to others on its host. Where nobody may, nobody need be asked."""
+    return profile.colocation.max is not None or bool(profile.colocation.exclude)
+
+
 def conflict(
     profile: Profile, present: Iterable[ProfileName], profiles: Mapping[ProfileName, Profile]
 ) -> Conflict | None:

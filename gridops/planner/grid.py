@@ -85,14 +85,14 @@ class Grid:
         """States of hosts that there have been, by shape and room."""
         self._shunned = _exclusions(world)
         self._sociable = any(p.colocation.max is not None for p in world.profiles.values())
+        self.shared = anywhere(self.gpu != ENDLESS)
+        """Some host shares its memory between GPU work and other work."""
         self._begin()
         self._read_to = len(board.log)
         """How far the board's log has been read."""
         self.seen = self.began = 0
         """Changes that were noted since."""
         self._log: Ints = np.zeros(64, np.int64)
-        self.shared = anywhere(self.gpu != ENDLESS)
-        """Some host shares its memory between GPU work and other work."""
 
     def _begin(self) -> None:
         """Read the board; of rows that are as the last plan began with, what it read."""
@@ -195,7 +195,7 @@ class Grid:
         if len(found) and found[found.argmin()] < 0:
             unknown = (found < 0).nonzero()[0]
             for n in rows[unknown].tolist():
-                key = int(self.shape[n]), np.maximum(self.free[n], 0).tobytes()
+                key = self.shape.item(n), self.free[n].tobytes()
                 self._state[n] = self.numbers.setdefault(key, len(self.numbers))
             found[unknown] = self._state[rows[unknown]]
         return found
@@ -223,10 +223,13 @@ class Grid:
 
     def _read(self, n: int) -> None:
         here: HostBoard = self.board.rows[n]
-        for c, (desired, live) in enumerate(here.sums()):
-            self.used[n, c], self.used_gpu[n, c] = desired
-            self.live[n, c], self.live_gpu[n, c] = live
-        self.free[n] = self.by_pool[:, n] = self.open[n] - self.used[n]
+        for c, taken in enumerate(here.taken()):
+            self.used[n, c] = self.live[n, c] = taken
+            self.free[n, c] = self.by_pool[c, n] = self.open.item(n, c) - taken
+        if here.leaving or self.shared:
+            for c, (desired, live) in enumerate(here.sums()):
+                self.used_gpu[n, c] = desired[1]
+                self.live[n, c], self.live_gpu[n, c] = live
         names = tuple(here.profiles())
         if names != self._names[n]:
             self._meet(n, names)

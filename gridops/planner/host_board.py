@@ -6,12 +6,12 @@ begin as one of the last plan (`again`), and shares its contents with it until s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gridops.base.ids import DeviceId, Digest, ProfileName, ReplicaId
-from gridops.footprint.ledger import DeviceRoom, Use
+from gridops.footprint.ledger import DeviceRoom, Use, fits, left_of
 from gridops.model.profile import Artifact
 from gridops.planner.world import HostView, Standing
 
@@ -25,21 +25,6 @@ class Claim(NamedTuple):
     device_bytes: int
     host_bytes: int
     gpu: bool
-
-
-@dataclass(slots=True)
-class _Sums:
-    """Bytes by device, all and GPU work."""
-
-    all_bytes: dict[DeviceId, int] = field(default_factory=dict)
-    gpu_bytes: dict[DeviceId, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, view: HostView) -> _Sums:
-        return cls({r.id: 0 for r in view.rooms}, {r.id: 0 for r in view.rooms})
-
-    def copy(self) -> _Sums:
-        return _Sums(self.all_bytes.copy(), self.gpu_bytes.copy())
 
 
 @dataclass(slots=True)
@@ -61,12 +46,18 @@ class HostBoard:
     """The board that this one is as, until something changes on it."""
     found_crowded: tuple[DeviceRoom | None] | None = None
     """What `crowded` says as long as nothing changes; only on a board that others begin as."""
-    _desired: _Sums = field(default_factory=_Sums)
-    _live: _Sums = field(default_factory=_Sums)
+    _taken: dict[DeviceId, int] = field(default_factory=dict)
+    """Bytes that the desired set takes of each device, in the view's order."""
+    _taken_gpu: dict[DeviceId, int] = field(default_factory=dict)
+    """The part of it that is GPU work, where that has a limit of its own."""
+    _going: dict[DeviceId, int] = field(default_factory=dict)
+    """Bytes that what leaves takes live beside that; devices that nobody leaves may have no line."""
+    _going_gpu: dict[DeviceId, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.origin is None:
-            self._desired, self._live = _Sums.of(self.view), _Sums.of(self.view)
+            self._taken = {r.id: 0 for r in self.view.rooms}
+            self._taken_gpu = {r.id: 0 for r in self.view.rooms if r.gpu_bytes is not None}
 
     def again(self, view: HostView, row: int, log: list[int]) -> HostBoard:
         """The same once more, for a view that differs in nothing that is planned by; a copy as soon as it changes."""
@@ -81,8 +72,10 @@ class HostBoard:
             log,
             self,
             None,
-            self._desired,
-            self._live,
+            self._taken,
+            self._taken_gpu,
+            self._going,
+            self._going_gpu,
         )
 
     def keep(self) -> HostBoard:
@@ -97,28 +90,26 @@ class HostBoard:
             self.origin = None
             self.desired, self.artifacts = dict(self.desired), set(self.artifacts)
             self.leaving, self.kept = list(self.leaving), list(self.kept)
-            self._desired, self._live = self._desired.copy(), self._live.copy()
+            self._taken, self._taken_gpu = self._taken.copy(), self._taken_gpu.copy()
+            self._going, self._going_gpu = self._going.copy(), self._going_gpu.copy()
 
     def put(self, claim: Claim) -> None:
         """The replica shall stand here."""
         self._own()
         self.desired[claim.replica] = claim
-        self._count(self._desired, claim, 1)
-        self._count(self._live, claim, 1)
+        self._count(claim, 1)
         self.log.append(self.row)
 
     def take(self, replica: ReplicaId, *, runs: bool) -> None:
         """The replica shall not stand here any more; while it `runs`, its memory is still taken live."""
         self._own()
         claim = self.desired.pop(replica)
-        self._count(self._desired, claim, -1)
         if self.is_stuck(replica):
-            self._count(self._desired, claim, 1)
-            self.kept.append(claim)
-        elif runs:
-            self.leaving.append(claim)
+            self.kept.append(claim)  # and counts as it did
         else:
-            self._count(self._live, claim, -1)
+            self._count(claim, -1)
+            if runs:
+                self._leave(claim)
         self.log.append(self.row)
 
     def back(self, claim: Claim) -> None:
@@ -126,8 +117,9 @@ class HostBoard:
         self._own()
         if claim in self.leaving:
             self.leaving.remove(claim)
+            self._count(claim, -1, leaving=True)
             self.desired[claim.replica] = claim
-            self._count(self._desired, claim, 1)
+            self._count(claim, 1)
             self.log.append(self.row)
         else:
             self.put(claim)
@@ -135,10 +127,11 @@ class HostBoard:
     def hold(self, claim: Claim, *, stuck: bool) -> None:
         """Something runs here that no plan wants. `stuck`: it will not leave by itself either."""
         self._own()
-        (self.kept if stuck else self.leaving).append(claim)
-        self._count(self._live, claim, 1)
         if stuck:
-            self._count(self._desired, claim, 1)
+            self.kept.append(claim)
+            self._count(claim, 1)
+        else:
+            self._leave(claim)
         self.log.append(self.row)
 
     def fetch(self, artifact: Artifact) -> None:
@@ -168,20 +161,36 @@ class HostBoard:
         return bool(self.desired or self.leaving or self.kept or self.artifacts or self.view.external)
 
     def sums(self) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        """Bytes per pool in the view's order: desired and live, each as (all work, GPU work)."""
-        desired, live = self._desired, self._live
+        """Bytes per pool in the view's order: desired and live, each as (all work, GPU work that has a limit)."""
         for room in self.view.rooms:
-            d = room.id
-            yield (desired.all_bytes[d], desired.gpu_bytes[d]), (live.all_bytes[d], live.gpu_bytes[d])
+            yield self.use(room.id, live=False), self.use(room.id, live=True)
+
+    def taken(self) -> Iterable[int]:
+        """Bytes of the desired set per pool, in the view's order."""
+        return self._taken.values()
 
     def use(self, device: DeviceId, *, live: bool, without: Claim | None = None) -> Use:
-        """What is taken on a device; `without` leaves one claim out."""
-        sums = self._live if live else self._desired
-        everything, gpu = sums.all_bytes[device], sums.gpu_bytes[device]
+        """What is taken on a device, of GPU work where that has a limit; `without` leaves one claim out."""
+        everything, gpu = self._taken[device], self._taken_gpu.get(device, 0)
+        if live:
+            everything += self._going.get(device, 0)
+            gpu += self._going_gpu.get(device, 0)
         if without is None:
             return Use(everything, gpu)
         part = part_of(without, device, self.view)
-        return Use(everything - part, gpu - (part if without.gpu and device in without.devices else 0))
+        limited = without.gpu and device in without.devices and device in self._taken_gpu
+        return Use(everything - part, gpu - (part if limited else 0))
+
+    def free_bytes(self, room: DeviceRoom, need: int, *, gpu: bool, live: bool, former: Claim | None = None) -> int:
+        """What a claim of so many bytes finds free on a device, where `former`, the replica's own, does not count.
+
+        Headroom is kept free unless the claim only takes over what is held there already.
+        """
+        if former is None and (room.gpu_bytes is None or not gpu):
+            taken = self._taken[room.id]
+            return left_of(room, taken + self._going.get(room.id, 0) if live else taken)
+        grows = former is None or need > part_of(former, room.id, self.view)
+        return fits(room, self.use(room.id, live=live, without=former), need, gpu=gpu, new=grows).free_bytes
 
     def profiles(self, without: ReplicaId | None = None) -> list[ProfileName]:
         """Profile of every residency that counts here, one entry each; external ones and stuck ones included."""
@@ -200,26 +209,34 @@ class HostBoard:
 
     def _find_crowded(self) -> DeviceRoom | None:
         for room in self.view.rooms:
-            over_gpu = room.gpu_bytes is not None and self._desired.gpu_bytes[room.id] > room.gpu_bytes
-            if self._desired.all_bytes[room.id] > max(0, room.raw_bytes) or over_gpu:
+            over_gpu = room.gpu_bytes is not None and self._taken_gpu[room.id] > room.gpu_bytes
+            if self._taken[room.id] > max(0, room.raw_bytes) or over_gpu:
                 return room
         return None
 
     def over_with(self, claim: Claim) -> bool:
         """Would the desired set, this claim included, be too much for the raw memory?"""
         self._own()
-        self._count(self._desired, claim, 1)
+        self._count(claim, 1)
         over = self.crowded() is not None
-        self._count(self._desired, claim, -1)
+        self._count(claim, -1)
         return over
 
-    def _count(self, sums: _Sums, claim: Claim, sign: int) -> None:
+    def _leave(self, claim: Claim) -> None:
+        self.leaving.append(claim)
+        self._count(claim, 1, leaving=True)
+
+    def _count(self, claim: Claim, sign: int, *, leaving: bool = False) -> None:
+        """In the desired set, or beside it."""
+        sums, gpu_sums = (self._going, self._going_gpu) if leaving else (self._taken, self._taken_gpu)
         for device in claim.devices:
-            if device in sums.all_bytes:
-                sums.all_bytes[device] += sign * claim.device_bytes
-                sums.gpu_bytes[device] += sign * claim.device_bytes if claim.gpu else 0
+            if device in self._taken:
+                sums[device] = sums.get(device, 0) + sign * claim.device_bytes
+                if claim.gpu and device in self._taken_gpu:
+                    gpu_sums[device] = gpu_sums.get(device, 0) + sign * claim.device_bytes
         if claim.host_bytes and self.view.ram is not None:
-            sums.all_bytes[self.view.ram.id] += sign * claim.host_bytes
+            ram = self.view.ram.id
+            sums[ram] = sums.get(ram, 0) + sign * claim.host_bytes
 
 
 def part_of(claim: Claim, device: DeviceId, view: HostView) -> int:

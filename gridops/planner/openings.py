@@ -60,11 +60,9 @@ class Opening:
         self.start_ms = prospect.start_ms
         self._harms, self._scarcity, self._strands = harms, scarcity, strands
         self._known_files: list[tuple[Bools, int]] | None = None
-        self._largest = sum(f.size_bytes for f in self.config.artifact.files)
-        """Bytes where none of its files is there."""
         self._plain = self.grid.plain(self.profile)
         self._named = not self._plain or self.profile.max_per_host is not None
-        self._seen, self._shared, self._shares_times = -1, False, False
+        self._seen, self._shared, self._shares_waits, self._shares_times = -1, False, False, False
         self._waiting = False
         """Somewhere it would have to wait, or would have had to."""
         self.level: int | None = None
@@ -97,23 +95,23 @@ class Opening:
 
     def answers(self) -> Answers:
         """What hosts say now, for a plan that begins as this one stands."""
-        self._shared = self._shares_times = True
+        self._shared = self._shares_waits = self._shares_times = True
         return Answers(self.fits, self.waits, self.left, self.soon_ms, self.wait_ms, self.harm, self.level)
 
     def begin(self, answers: Answers) -> None:
         """What hosts said when the plan began."""
         self.fits, self.waits, self.left, self.soon_ms, self.wait_ms, self.harm, self.level = answers
-        self._seen, self._shared, self._shares_times = self.grid.began, True, True
+        self._seen, self._shared, self._shares_waits, self._shares_times = self.grid.began, True, True, True
         self._waiting = anywhere(self.waits)
 
     def _own(self) -> None:
         """Something is about to change: what is shared becomes a copy."""
         if self._shared:
             self._shared = False
-            self.fits, self.waits, self.left = self.fits.copy(), self.waits.copy(), self.left.copy()
+            self.fits, self.left = self.fits.copy(), self.left.copy()
 
     def _own_times(self) -> None:
-        """The same for what only waiting and transfers change."""
+        """The same for what only transfers and waiting change."""
         if self._shares_times:
             self._shares_times = False
             self.soon_ms, self.wait_ms, self.harm = self.soon_ms.copy(), self.wait_ms.copy(), self.harm.copy()
@@ -189,6 +187,8 @@ class Opening:
         """The same for one place."""
         known, cost = self.prospect, self.prospect.exposure.of_waiting
         if not known.mixed:
+            if not self._waiting:
+                return 0, self.level if self.level is not None else int(self.harm[place]), 0, 0, 0
             return cost(int(self.wait_ms[place])), cost(int(self.soon_ms[place])), 0, 0, 0
         waiting, starting = cost(int(self.wait_ms[place])), cost(int(self.soon_ms[place]))
         return waiting, starting, int(known.failing[place]), int(known.slower[place]), int(known.broken[place])
@@ -259,7 +259,7 @@ class Opening:
             able &= (grid.present < grid.limit)[rows]
         if self._named:
             able &= self._counts(rows)
-        if self._largest > grid.least_disk:
+        if self.prospect.size_bytes > grid.least_disk:
             able &= self._disk(rows)
         self.fits[at] = able
         if grid.departs:
@@ -276,12 +276,18 @@ class Opening:
             boards = grid.board.rows
             waits[busy] = ~now | [grid.board.crowded_now(boards[r], self.profile, None) for r in rows[busy].tolist()]
             self._waiting = True
+        if self._shares_waits:
+            self._shares_waits, self.waits = False, self.waits.copy()
         self.waits[at] = waits
 
     def _counts(self, rows: Ints) -> Bools:
         """Counts and company, where rules speak of either."""
         grid, profile = self.grid, self.profile
         counts, most_here = grid.company.of(profile.name), profile.max_per_host
+        if self._plain and len(counts) == 1:
+            ((row, many),) = counts.items()
+            elsewhere: Bools = rows != (row if most_here is None or many >= most_here else -1)
+            return elsewhere
         if self._plain and len(rows) < FEW:
             assert most_here is not None, "counts are asked where a rule speaks of them"
             return np.array([counts.get(r, 0) < most_here for r in rows.tolist()], np.bool_)

@@ -28,6 +28,8 @@ class Prospect:
         grid = harms.grid
         self.profile, self.config, self.position = profile, profile.configs[position], position
         self.count = self.config.devices.count
+        self.size_bytes = sum(f.size_bytes for f in self.config.artifact.files)
+        """Bytes where none of its files is there."""
         self.fittings = fittings_of(grid, profile, position)
         some = self.fittings.some
         self.kind = self.fittings.key

@@ -7,7 +7,7 @@ terms are `rank`'s, and the seat itself is made by the board, which has the last
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,10 +30,13 @@ from gridops.planner.rank import UNKNOWN_PRICE_MICRO, Rank
 from gridops.planner.rank_harm import Harms
 from gridops.planner.recall import Shelf
 from gridops.planner.scarce import scarcity_of
-from gridops.planner.table import Column, Lazy, Table, column_of
+from gridops.planner.table import Column, Table, column_of
 
 NOTHING: tuple[object, ...] = ()
 """What is believed where nothing was learned: always the same object."""
+
+NOBODY = HostId("")
+"""No host is called so."""
 
 OPENINGS_KEPT = 1_000_000
 """Hosts times profiles up to which openings are kept for the next plan. A profile's row takes some 50 bytes."""
@@ -73,6 +76,10 @@ class Seats:
         told = inputs.forecast is not None or (inputs.learned is not None and bool(inputs.learned.speeds))
         self._keeps = not told and pairs <= OPENINGS_KEPT
         """The next plan may take over what hosts say."""
+        shelf = draft.world.recall.shelf
+        self._prospects: Shelf[Prospect] = shelf("prospects")
+        self._known: Shelf[Strands] = shelf("strands")
+        self._answers: Shelf[Answers] = shelf("answers")
 
     def openings(self, profile: Profile) -> tuple[Opening, ...]:
         """One for each config of the profile, up to date."""
@@ -100,21 +107,19 @@ class Seats:
 
     def _opening(self, profile: Profile, position: int) -> Opening:
         """Its prospect is as the last plan found it, if profile and hosts are what they were."""
-        name, grid, world = (profile.name, position), self.grid, self.draft.world
+        name, grid = (profile.name, position), self.grid
         if not self._keeps:
             alone = Prospect(self.harms, profile, position)
             strands = self._strands.setdefault(alone.kind, Strands())
             return Opening(alone, self.harms, self._scarcity, strands)
-        shelf: Shelf[Prospect] = world.recall.shelf("prospects")
         sources = profile, grid.terrain, self._taught(profile, position)
-        prospect = shelf.of(name, sources, lambda: Prospect(self.harms, profile, position))
-        known: Shelf[Strands] = world.recall.shelf("strands")
-        strands = known.of(prospect.kind, (grid.numbers, self._scarcity), Strands)
+        prospect = self._prospects.of(name, sources, lambda: Prospect(self.harms, profile, position))
+        strands = self._known.of(prospect.kind, (grid.numbers, self._scarcity), Strands)
         return Opening(prospect, self.harms, self._scarcity, strands)
 
     def _ask(self, opening: Opening) -> None:
         """Answers are as the last plan found them, if both begin with the same placement and profiles, too."""
-        grid, shelf = self.grid, cast("Shelf[Answers]", self.draft.world.recall.shelf("answers"))
+        grid, shelf = self.grid, self._answers
         name, sources = (opening.profile.name, opening.position), (opening.prospect, grid.start, self._scarcity)
         last = shelf.get(name, sources) if self._keeps else None
         if last is not None:
@@ -162,7 +167,8 @@ class Seats:
     def find(self, item: Item) -> Found | None:
         """Compare every opening with room for the item."""
         openings = self.openings(item.profile)
-        self.draft.evaluated += sum(len(o.rows) for o in openings)
+        for opening in openings:
+            self.draft.evaluated += len(opening.rows)
         tables = [self._table(item, o) for o in openings]
         own = self._own_place(item, openings)
         refused: list[int] = []
@@ -170,7 +176,7 @@ class Seats:
         while (first := _first(tables, refused, self.grid)) is not None and (own is None or first[:2] < own[:2]):
             rank, host, table = first
             row = self.grid.row[host]
-            way = table.opening.way(row)
+            way = table.way(row)
             offer = self.draft.board.offer(host, Ask(item.replica, item.profile, way, item.home))
             if isinstance(offer, Offer):
                 best = Candidate(rank, host, way.launch, offer)
@@ -204,43 +210,38 @@ class Seats:
             fits = fits & (grid.holds[opening.rows] | ~too_dear)
         places = fits.nonzero()[0]
         rows = places if opening.everywhere else opening.rows[places]
-        reviewed = self._reviewed(item, opening, rows)
-        return Table(opening, places, self._columns(item, opening, places, reviewed), reviewed)
+        proposed = grid.row.get(self.draft.world.proposed.get(item.replica, NOBODY), -1)
+        reviewed = self._reviewed(opening, rows, proposed) if proposed >= 0 else 0
+        # With every host a domain of its own, those that have one and may have no other are not among these.
+        alone = item.profile.spread is None and item.profile.max_per_host == 1
+        domains = (0, 0) if alone else self._domains(item, rows)
+        return Table(opening, places, self._columns(item, opening, (places, rows), reviewed, domains), reviewed)
 
-    def _reviewed(self, item: Item, opening: Opening, rows: Ints) -> Ints | int:
-        """What a host has to be better by than the one that people are looking at, if that one still has room."""
-        proposed = self.grid.row.get(self.draft.world.proposed.get(item.replica, HostId("")), -1)
-        if proposed < 0:
-            return 0
+    def _reviewed(self, opening: Opening, rows: Ints, proposed: int) -> Ints | int:
+        """What a host has to be better by than the one (row) that people look at, if that one still has room."""
         place = int(opening.place[proposed])
         if place < 0 or not opening.fits[place]:
             return 0
         return np.where(rows != proposed, int(opening.harm[place]) * REVIEW_PPM // PPM, 0)
 
-    def _columns(self, item: Item, opening: Opening, places: Ints, reviewed: Ints | int) -> list[Column]:
-        """The terms in the order of `Rank`, but for the parts of the harm."""
-        grid, rows = self.grid, opening.rows[places]
-        same, sharing = self._domains(item, rows)
-        even = item.profile.placement.even
-        left = Lazy(lambda at: opening.left[places[at]] >> MIB, lambda n: int(opening.left[places[n]]) >> MIB)
-        unproposed: Column = 0
-        harm: Column = opening.level if opening.level is not None and isinstance(reviewed, int) else -1
-        if harm == -1:
+    def _columns(
+        self, item: Item, opening: Opening, at: tuple[Ints, Ints], reviewed: Ints | int, domains: tuple[Column, Column]
+    ) -> tuple[Column, ...]:
+        """The terms in the order of `Rank`, but for the parts of the harm. `at`: places in the opening, and rows."""
+        grid, (places, rows), (same, sharing) = self.grid, at, domains
+        harm: Column | None = opening.level if isinstance(reviewed, int) else None
+        if harm is None:
             harm = column_of(opening.harm[places] + reviewed)
-        proposed = self.draft.world.proposed.get(item.replica)
-        if proposed is not None:
+        unproposed: Column = 0
+        if (proposed := self.draft.world.proposed.get(item.replica)) is not None:
             unproposed = column_of((rows != grid.row.get(proposed, -1)).astype(np.int64))
-        return [
-            same,
-            opening.position,
-            harm,
-            sharing,
-            unproposed,
-            column_of(np.where(grid.holds[rows], 0, grid.price[rows])) if grid.priced else 0,
-            Lazy(lambda at: filled(opening, places[at]), lambda n: filled_of(opening, int(places[n]))) if even else 0,
-            Lazy(lambda at: opening.stranded(places[at]), lambda n: opening.stranded_of(int(places[n]))),
-            0 if even else left,
-        ]
+        price: Column = column_of(np.where(grid.holds[rows], 0, grid.price[rows])) if grid.priced else 0
+        stranded = (lambda at: opening.stranded(places[at])), (lambda n: opening.stranded_of(int(places[n])))
+        if item.profile.placement.even:
+            full = (lambda at: filled(opening, places[at])), (lambda n: filled_of(opening, int(places[n])))
+            return same, opening.position, harm, sharing, unproposed, price, full, stranded, 0
+        left = (lambda at: opening.left[places[at]] >> MIB), (lambda n: int(opening.left[places[n]]) >> MIB)
+        return same, opening.position, harm, sharing, unproposed, price, 0, stranded, left
 
     def _domains(self, item: Item, rows: Ints) -> tuple[Column, Column]:
         """Whether a seat breaks the failure-domain minimum, and how many others of the profile share its domain."""
@@ -256,11 +257,11 @@ class Seats:
                 taken[numbers[row]] += 1
         same: Column = 0
         if spread is None:
-            return same, Lazy(lambda at: taken[rows[at]], lambda n: int(taken[rows[n]]))  # each host is its own
+            return same, ((lambda at: taken[rows[at]]), (lambda n: int(taken[rows[n]])))  # each host is its own
         if least and np.count_nonzero(taken) < least:
             mine = numbers[rows]
             same = column_of(((mine < 0) | (taken[mine] > 0)).astype(np.int64))
-        return same, Lazy(lambda at: taken[numbers[rows[at]]], lambda n: int(taken[numbers[rows[n]]]))
+        return same, ((lambda at: taken[numbers[rows[at]]]), (lambda n: int(taken[numbers[rows[n]]])))
 
     def _own_place(self, item: Item, openings: Sequence[Opening]) -> Candidate | None:
         """The best seat on the host it stands on, beside or instead of its former self: it only leaves its devices."""
@@ -285,11 +286,12 @@ class Seats:
 
     def _own_rank(self, item: Item, opening: Opening, place: int, offer: Offer) -> Rank:
         """Its terms there; what fits and what has to wait is the board's word, for the arrays count its former self."""
-        at, reviewed = np.array([place]), np.zeros(1, np.int64)
-        table = Table(opening, at, self._columns(item, opening, at, reviewed), reviewed)
-        table.columns[Rank._fields.index("stranded_micro")] = 0
+        at, rows, reviewed = np.array([place]), opening.rows[[place]], np.zeros(1, np.int64)
+        columns = list(self._columns(item, opening, (at, rows), reviewed, self._domains(item, rows)))
+        columns[Rank._fields.index("stranded_micro")] = 0
         if item.profile.placement.even:
-            table.columns[Rank._fields.index("filled_ppm")] = filled_of(opening, place, here=True)
+            columns[Rank._fields.index("filled_ppm")] = filled_of(opening, place, here=True)
+        table = Table(opening, at, columns, reviewed)
         rank = table.rank(0)
         more = opening.if_waits(offer.waits, place)
         waiting = rank.harm_waiting + more
@@ -313,7 +315,7 @@ def _hosts(tables: Sequence[Table]) -> int:
     """How many hosts have room in any config."""
     if len(tables) == 1:
         return len(tables[0].places)
-    return len(_union([t.opening.rows[t.places] for t in tables]))
+    return len(_union([t.rows for t in tables]))
 
 
 def _union(rows: Sequence[Ints]) -> Ints:

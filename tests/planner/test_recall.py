@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,11 +23,14 @@ from gridops.model.profile import Colocation, PlacementRules, Profile, Restart
 from gridops.model.snapshot import HostReport, HostState, Residency, ResidencyState, Snapshot
 from gridops.planner import gather, views
 from gridops.planner.constants import LEARN_VALID_MS
+from gridops.planner.draft import begin
 from gridops.planner.learned import revision_of
 from gridops.planner.planner import Inputs, Recall, plan
 from gridops.planner.prospects import Prospect
 from gridops.planner.rank_harm import Harms
 from gridops.planner.recall import Shelf
+from gridops.planner.seats import Seats
+from gridops.planner.targets import choose
 from gridops.planner.views import look
 from tests.planner.fleet import GIB, Fleet, config, digest, host, profile, report, with_external
 from tests.planner.worlds import Cook, Drawn, change, later, make_fleet, rolled
@@ -345,6 +349,22 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[str
 
     monkeypatch.setattr(module, name, ask)
     return asked
+
+
+def test_what_an_opening_said_at_the_beginning_stays_said_whatever_changes_then() -> None:
+    world = look(but_profile(standing(), "vast", configs=(config("vast-q4", 20),)).inputs())
+    draft = begin(world, choose(world, gather.gather(world)))
+    seats, wanted = Seats(draft), world.profiles[ProfileName("vast")]
+    (opening,) = seats.openings(wanted)
+    told = opening.answers()
+    before = [np.array(part) for part in told[:-1]]
+    for replica in list(draft.seats):
+        draft.lift(replica)
+    (opening,) = seats.openings(wanted)
+    now = (opening.fits, opening.waits, opening.left, opening.soon_ms, opening.wait_ms, opening.harm)
+    assert opening.waits.any(), "what runs has to leave first"
+    assert not all(map(np.array_equal, before, now))
+    assert all(map(np.array_equal, before, told[:-1]))
 
 
 def test_a_heartbeat_without_news_makes_no_other_view_of_a_host() -> None:

@@ -105,6 +105,15 @@ def test_what_is_there_comes_first_and_a_persons_machine_last() -> None:
     assert order == ["s-ready", "s-warming", "l-warming", "s-cached", "l-cached", "s-cold", "l-cold"]
 
 
+@pytest.mark.parametrize("most", [1, 2, None])
+def test_without_a_rule_of_domains_each_host_is_its_own(most: int | None) -> None:
+    """Two cards of one host are the tightest, and yet the second replica goes to the other."""
+    fleet = Fleet(hosts=(host("ant", (24, 24)), host("bee", (80,))), profiles=(profile("c", 2, max_per_host=most),))
+    found = made(fleet)
+    assert seats(found) == {"c/1": "ant", "c/2": "bee"}
+    assert terms(found, "c/2")["domain_replicas"] == (0, None if most == 1 else 1)
+
+
 def test_harm_is_the_sum_of_its_parts_and_the_report_shows_them() -> None:
     fleet = cached(Fleet(hosts=(host("ant"), laptop("bee")), profiles=(WANTED,)), "bee")
     found = terms(made(fleet))
