@@ -43,20 +43,14 @@ class Base:
 
 
 def known_roots(folder: StateDir, tip: tuple[str, ...]) -> tuple[str, ...]:
-    """The root documents to begin with: those of the newest commit, unless they do not go on from those in force.
+    """The root documents to begin with: those that were in force; only where nothing was, those of the newest commit.
 
-    Whoever may push and has no key could otherwise keep a controller from starting, or give a new journal an old root.
+    A newer one comes in with its commit, which is judged by what was in force before it. Whoever may push and has no
+    key could otherwise keep a controller from starting, give a new journal an old root, or let a root that people
+    signed and nobody committed speak for the very commit that brings it.
     """
     kept = folder.accepted()
-    if kept is None:
-        return tip
-    if tip[: len(kept.roots)] != kept.roots:
-        return kept.roots
-    try:
-        chain_of(tip)
-    except Refusal:
-        return kept.roots
-    return tip
+    return tip if kept is None else kept.roots
 
 
 def line_to(checkout: Checkout, tip: CommitId, base: Base) -> Line:

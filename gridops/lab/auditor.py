@@ -77,6 +77,8 @@ class Auditor:
             match decode(kind, value):
                 case r.TargetSet() as row:
                     self._set(row, at_ms)
+                case r.TargetRestored(plan=plan):
+                    self._in_force(plan)
                 case r.IntentAccepted() | r.WrittenOff() | r.HostBack() as row:
                     self._lost(row)
                 case r.BodyQueued(body=body, authority=authority):
@@ -95,6 +97,20 @@ class Auditor:
         self._read = len(self._platter.rows)
         self._bodies.clear()
         self._open.clear()
+        self._targets.clear()
+        self._dips.clear()
+        self.gone.forget()
+        for _, _, kind, value in self._platter.rows if not self._options.talk else ():
+            if kind in ("target_set", "target_restored") or kind in _OF_LOSSES:
+                self._known_again(decode(kind, value))
+
+    def _known_again(self, row: object) -> None:
+        """What stands in a journal that was put in another one's place: it was judged when it was written."""
+        match row:
+            case r.TargetSet(plan=plan) | r.TargetRestored(plan=plan):
+                self._in_force(plan)
+            case r.IntentAccepted() | r.WrittenOff() | r.HostBack():
+                self.gone.fold(row)
 
     def _lost(self, row: r.IntentAccepted | r.WrittenOff | r.HostBack) -> None:
         """What an expunged host was told is over for the fleet; one that is written off may still say how it ended."""
@@ -112,10 +128,14 @@ class Auditor:
         self._stays_inside(row.plan)
         if any(body.scope == scope and body.plan != plan_digest(row.plan) for body in self._open.values()):
             self._trace.saw("a plan was superseded while it was carried out")
-        self._targets[scope] = row.plan
-        launches = {a.replica: a.launch for a in row.plan.placement}
-        said = {(d.profile, launches[d.replica]) for d in row.plan.decisions if d.cost.dip and d.replica in launches}
-        placed = {(a.profile, a.launch) for a in row.plan.placement}
+        self._in_force(row.plan)
+
+    def _in_force(self, plan: Plan) -> None:
+        scope = plan.scope
+        self._targets[scope] = plan
+        launches = {a.replica: a.launch for a in plan.placement}
+        said = {(d.profile, launches[d.replica]) for d in plan.decisions if d.cost.dip and d.replica in launches}
+        placed = {(a.profile, a.launch) for a in plan.placement}
         self._dips[scope] = said | (self._dips.get(scope, set()) & placed)
 
     def _stays_inside(self, plan: Plan) -> None:

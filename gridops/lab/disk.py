@@ -32,6 +32,8 @@ class Platter:
     rows: list[tuple[int, Term, str, bytes]] = field(default_factory=list)
     """Time, term, kind, value; the number is the place, from 1."""
     term: Term = field(default_factory=lambda: Term(epoch=0, counter=0))
+    ends: list[int] = field(default_factory=list)
+    """How many rows there were after each write: what is written at once is on a disk, and in a copy of it, at once."""
     saved: tuple[int, bytes] | None = None
     accepted: Kept | None = None
     """Beside the journal, and not lost with it."""
@@ -60,6 +62,7 @@ class Journal:
         fate = self._fate()
         if fate is not False:
             self._platter.rows.extend(raw)
+            self._platter.ends.append(len(self._platter.rows))
         if fate is not None:
             raise Crashed(written=fate)
 

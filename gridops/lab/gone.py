@@ -29,21 +29,34 @@ class Gone:
 
     def take(self, row: Said, in_doubt: frozenset[HostId]) -> tuple[HostId, ...]:
         """Who is gone by this row and was not; `in_doubt` are hosts with commands that nobody knows the end of."""
+        new = self.fold(row)
+        if isinstance(row, r.HostBack):
+            self._trace.saw("a host came back that was written off")
+        word = "written off" if isinstance(row, r.WrittenOff) else "expunged"
+        for host in new:
+            doubt = " while a command was unknown" if host in in_doubt else ""
+            self._trace.saw(f"a host was {word}{doubt}")
+        return new
+
+    def fold(self, row: Said) -> tuple[HostId, ...]:
+        """Let a row have been written: who is gone by it and was not."""
         match row:
             case r.IntentAccepted(desired=desired):
                 keys = desired.keys if desired is not None else ()
                 new = tuple(key.host for key in keys if key.expunged and key.host not in self.expunged)
                 self.expunged.update(new)
-                self._saw("expunged", new, in_doubt)
                 return new
             case r.WrittenOff(host=host):
                 self.written_off.add(host)
-                self._saw("written off", (host,), in_doubt)
                 return (host,)
             case r.HostBack(host=host):
                 self.written_off.discard(host)
-                self._trace.saw("a host came back that was written off")
                 return ()
+
+    def forget(self) -> None:
+        """The journal is another one: what it says is folded anew."""
+        self.expunged.clear()
+        self.written_off.clear()
 
     def asked(self, body: Body) -> None:
         """A command was queued. Raises Broken."""
@@ -55,8 +68,3 @@ class Gone:
         """A receipt was believed; one that was written off speaks with the word that brings it back. Raises Broken."""
         if receipt.host in self.expunged:
             raise Broken("S6", f"receipt {receipt.rseq} of {receipt.host} is believed, whose key was expunged")
-
-    def _saw(self, word: str, hosts: tuple[HostId, ...], in_doubt: frozenset[HostId]) -> None:
-        for host in hosts:
-            doubt = " while a command was unknown" if host in in_doubt else ""
-            self._trace.saw(f"a host was {word}{doubt}")

@@ -196,6 +196,10 @@ class Head:
         if self.current is None:
             self.current, self.planning = sleeper, Planning(sleeper, _no_git, _at_once)
 
+    def stop(self, why: Exception) -> None:
+        """Its process is gone, and another one begins on what the disk holds by then."""
+        self._gone(why)
+
     def _gone(self, why: Exception) -> None:
         self.around.trace.add("controller", f"is gone: {why}")
         self.around.trace.saw("controller crash")

@@ -74,7 +74,7 @@ class Options:
     sleep_every_ms: int = 0
     """One machine sleeps for seconds or minutes, with everything on it."""
     restore_every_ms: int = 0
-    """The controller's journal is replaced by an older copy of it, and people rebuild. Only where `talk`."""
+    """The controller's journal is replaced by an older copy of it, and people rebuild."""
 
     signed_commits: bool = False
     """Every commit is signed, and the product's own intake reads them (`lab.forge`)."""
@@ -189,7 +189,7 @@ def _with_more(drawn: Options) -> Options:
     losses = Dice(drawn.seed, "options: losses")
     lose_every_ms = losses.one_of((40_000, 90_000)) if losses.happens(150_000) else 0
     drawn = replace(drawn, scopes=scopes, ask_every_ms=ask_every_ms, lose_every_ms=lose_every_ms)
-    drawn = _with_rare(drawn)
+    drawn = _restored(_with_rare(drawn))
     dice = Dice(drawn.seed, "options: trust")
     if not dice.happens(250_000):
         return drawn
@@ -200,6 +200,13 @@ def _with_more(drawn: Options) -> Options:
         pusher_every_ms=dice.one_of((0, 15_000, 40_000)),
         thief_ppm=dice.one_of((0, 50_000)),
     )
+
+
+def _restored(drawn: Options) -> Options:
+    """A tenth of the fleets lose the journal of a controller whose clock is right: see `draw_talk`."""
+    if not Dice(drawn.seed, "options: older journals").happens(100_000):
+        return drawn
+    return replace(drawn, restore_every_ms=90_000, clock_step_every_ms=0, freeze_every_ms=0, zombie_ppm=0)
 
 
 def draw_talk(seed: int) -> Options:

@@ -314,6 +314,13 @@ class People:
         if self._head.current is not None:
             self._ask("write_off", host=host, reason="it is gone")
 
+    def look_at_hosts(self) -> None:
+        """Somebody has looked at each host whose commands an alarm has stopped, and takes its own account of them."""
+        controller = self._head.current
+        for host, book in sorted(controller.state.hosts.items()) if controller is not None else ():
+            if book.outbox.held is not None:
+                self.write_off(host)
+
     def _look_at(self, scope: ScopeName) -> None:
         controller = self._head.current
         book = controller.state.scopes.get(scope) if controller is not None else None

@@ -77,6 +77,11 @@ class Stage(ABC):
         self.begin()
         self.nemesis.begin(self.hosts, self.head)
 
+    def forget(self) -> None:
+        """The journal is another one than before: whoever reads its rows begins anew."""
+        self.auditor.forget()
+        self.acceptance.forget_rows()
+
     # --- what a world does its own way ------------------------------------------------------------------------------
 
     @abstractmethod

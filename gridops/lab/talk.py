@@ -21,7 +21,7 @@ class Talk(Stage):
         return self.sender
 
     def begin(self) -> None:
-        self.sender.replaced = self._forget
+        self.sender.replaced = self.forget
         self.nemesis.every(self.options.restore_every_ms, self.sender.restore)
 
     def calm_down(self) -> None:
@@ -33,7 +33,3 @@ class Talk(Stage):
     def excused(self) -> bool:
         """A journal that was replaced is an alarm in itself, until somebody has looked."""
         return False
-
-    def _forget(self) -> None:
-        self.auditor.forget()
-        self.acceptance.forget_rows()

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gridops.base.codes.protocol import RECEIPT_GAP
 from gridops.base.ids import ScopeName
 from gridops.controller.core.given_up import given_up
 from gridops.controller.service import Controller
 from gridops.lab.broken import Broken
 from gridops.lab.callers import Callers
+from gridops.lab.dice import Dice
 from gridops.lab.head import Head
 from gridops.lab.head import Surroundings as HeadSurroundings
 from gridops.lab.host import SIGNED_CONTEXT
 from gridops.lab.losses import Losses
+from gridops.lab.older import NOTICE_MS, Older
 from gridops.lab.people import People
 from gridops.lab.pusher import Pusher
 from gridops.lab.stage import Stage
@@ -36,6 +39,11 @@ class World(Stage):
         self.nemesis.every(self.options.apply_after_ms, self.people.look, always=True)
         self.nemesis.every(self.options.storm_every_ms, self.people.storm)
         self.nemesis.every(self.options.lose_every_ms, Losses(self.people, self).lose)
+        if self.options.restore_every_ms:
+            older = Older(self.head, Dice(self.options.seed, "older journals"), self.forget)
+            self.nemesis.every(self.options.restore_every_ms, older.restore)
+            self.nemesis.every(NOTICE_MS, older.mend, always=True)
+            self.nemesis.every(NOTICE_MS, self.people.look_at_hosts, always=True)
         callers = Callers(self.options, self.hosts, self.head, self.auditor.gone)
         self.nemesis.every(self.options.ask_every_ms, callers.ask, always=True)
         if self.repository.forge is not None:
@@ -77,8 +85,11 @@ class World(Stage):
         return [f"{p} has {self._ready(p)} of {count} replicas" for p, count in wanted if self._ready(p) != count]
 
     def excused(self) -> bool:
-        """People said no to what is wanted, or an engine was given up."""
-        return bool(self._excused())
+        """People said no to what is wanted, or an engine was given up; or receipts were lost with a journal."""
+        controller = self.head.current
+        alarms = controller.state.alarms if controller is not None and self.options.restore_every_ms else ()
+        lost = bool(alarms) and all(key.startswith(f"{RECEIPT_GAP.code}:") for key in alarms)
+        return lost or bool(self._excused())
 
     def _excused(self) -> frozenset[ScopeName]:
         controller = self.head.current

@@ -186,6 +186,23 @@ def test_a_lost_journal_does_not_let_the_branch_begin_anew(signed: SignedDesk) -
     assert "commit_unsigned" in desk.alarm()
 
 
+def test_after_a_loss_too_a_root_that_people_signed_does_not_speak_for_what_brings_it(signed: SignedDesk) -> None:
+    """It names the very key that pushes it. A controller that runs judges that commit by the root before it; so does a
+    rebuild, and a controller that begins on a new journal."""
+    desk = signed
+    force, roots = desk.force, tuple(desk.roots)
+    desk.writer.push(desk.next_root(desk.added("jon", JON)), JON)
+    desk.look()
+    assert desk.force == force
+    desk.controller.close()
+    for file in desk.fleet.state.glob("journal*"):
+        file.unlink()
+    found = ground(desk.fleet.path)
+    begun = opening(found, desk.fleet.state, FakeClock())
+    assert begun.roots == roots
+    assert rebuild(found, begun).commit == force
+
+
 def test_a_new_journal_begins_where_the_old_one_was(signed: SignedDesk) -> None:
     """The journal is gone and nobody ran a rebuild: another line of commits is believed no more than before."""
     desk = signed

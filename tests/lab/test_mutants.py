@@ -105,6 +105,13 @@ def losing(seed: int) -> Options:
     return replace(few, lose_every_ms=25_000, chaos_ms=150_000)
 
 
+def older(seed: int) -> Options:
+    """The journal is an older copy of itself now and then, in a fleet that changes."""
+    few = replace(draw(seed), hosts=2, profiles=2, lying=0, scopes=1, commit_every_ms=20_000, chaos_ms=150_000)
+    steady = replace(few, clock_step_every_ms=0, freeze_every_ms=0, zombie_ppm=0, lose_every_ms=0)
+    return replace(steady, restore_every_ms=30_000, automatic=True)
+
+
 def test_acting_before_the_intent_is_kept_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each memory is acted upon at once, and written only with the next one."""
     late: dict[int, Any] = {}
@@ -367,3 +374,14 @@ def test_writing_a_host_off_and_forgetting_what_it_was_asked_is_noticed(monkeypa
 
     monkeypatch.setitem(fold._STEPS, rows.WrittenOff, forgets)
     assert found("S1", "S5", "S6", "L1", "L4", of=losing, first=15)
+
+
+def test_a_journal_that_is_older_than_its_hosts_and_goes_on_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes over what hosts know, and never says that it had forgotten: what it decided is on nobody's word."""
+    monkeypatch.setitem(fold._STEPS, rows.Distrusted, lambda state, row, at_ms: None)
+    assert found("S1", "S5", "S6", "S7", "S10", "L1", "L4", of=older, first=12)
+
+
+def test_a_head_that_an_older_journal_does_not_take_over_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "relearn", lambda known, heartbeat, term=None: replace(known, obeyed=heartbeat.term))
+    assert found("S1", "S5", "S6", "L1", "L4", of=older)
