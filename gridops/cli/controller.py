@@ -14,7 +14,7 @@ from gridops.base.errors import BadSetup
 from gridops.base.units import counted
 from gridops.cli.output import Context, context_of, dump_json
 from gridops.cli.tables import fitted
-from gridops.controller.statedir import SEED, TLS_CERT, TLS_KEY
+from gridops.controller.statedir import SEED, StateDir
 
 EXAMPLES = """\b
 Examples:
@@ -81,7 +81,7 @@ def keys_wanted(folder: Path) -> Iterator[None]:
     try:
         yield
     except BadSetup as error:
-        if all((folder / name).exists() for name in (SEED, TLS_CERT, TLS_KEY)):
+        if StateDir(folder).whole:
             raise
         hints = (
             f"put your copy of the controller's `keys` folder there: {(folder / SEED).parent}",

@@ -23,7 +23,7 @@ from gridops.cli.client import connect, root_of
 from gridops.cli.output import Context, context_of, dump_json
 from gridops.cli.person import chain_of, key_folder
 from gridops.cli.standing import holds_fleet, no_fleet
-from gridops.controller.statedir import GATEWAY, SEED, TLS_KEY, default_state
+from gridops.controller.statedir import CREDENTIALS, SEED, TLS_CERT, StateDir, default_state
 from gridops.disk.keyring import read_secret
 from gridops.files.git import Checkout
 from gridops.files.load import check
@@ -116,12 +116,19 @@ def _trust(context: Context) -> Iterator[Finding]:
 def _controller_keys(context: Context) -> Iterator[Finding]:
     given = os.environ.get("GRIDOPS_STATE")
     folder = Path(given) if given else default_state(chain_of(root_of(context.directory)).fleet)
-    if not (folder / SEED).exists():
+    if not any((folder / name).exists() for name in (SEED, TLS_CERT)):
         yield Finding("ok", f"no controller's keys in {folder}: this is not the controller's machine")
         return
-    for name in (SEED, TLS_KEY, GATEWAY):
+    state, named = StateDir(folder), [name for name in CREDENTIALS if (folder / name).exists()]
+    for name in named:
         read_secret(folder / name)
     yield Finding("ok", f"the controller's keys in {folder} are private")
+    elsewhere = [CREDENTIALS[name] for name in CREDENTIALS if name not in named]
+    if elsewhere:
+        yield Finding("ok", f"not in that folder, to be handed over by a service manager: {', '.join(elsewhere)}")
+    for called in state.doubled():
+        hint = "remove one of them: from the folder, or from what LoadCredential= of the unit names"
+        yield Finding("warn", f"{called} is handed over and another one lies in {folder}, which counts", hint)
     free = shutil.disk_usage(folder).free
     if free < 1 << 30:
         yield Finding("warn", f"{folder}: {free >> 20} MiB free; a full disk freezes all change", "make room")

@@ -24,7 +24,7 @@ from gridops.cli.person import ROOTS, chain_of, key_folder, keys_at, load_signer
 from gridops.cli.tables import fitted
 from gridops.cli.trust_tls import next_certificate
 from gridops.cli.trust_words import document, words
-from gridops.controller.statedir import NEXT_SEED, SEED, StateDir, default_state
+from gridops.controller.statedir import NEXT_SEED, SEED, TLS_CERT, StateDir, default_state
 from gridops.disk.atomic import write_atomic
 from gridops.disk.keyring import create_secret
 from gridops.files.trusted import CATALOG
@@ -276,7 +276,7 @@ def _has_signed(draft: Draft, chain: RootChain, signer: Signer) -> bool:
 
 def _next_key(folder: Path) -> PublicKey:
     """The controller's next key, made here unless one waits already."""
-    if not (folder / SEED).exists():
+    if not any((folder / name).exists() for name in (SEED, TLS_CERT)):
         raise Failed(
             f"{folder / SEED}: missing, so this is not the controller's state folder; nothing was changed",
             hints=("run it on the controller's machine, or name the folder: --state DIR",),

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from gridops.base.errors import Failed
 from gridops.base.units import render_instant, render_ms
 from gridops.cli.doctor import Finding
-from gridops.controller.statedir import NEXT_TLS_CERT, NEXT_TLS_KEY, TLS_KEY, StateDir
+from gridops.controller.statedir import NEXT_TLS_CERT, NEXT_TLS_KEY, TLS_CERT, TLS_KEY, StateDir
 from gridops.disk.atomic import write_atomic
 from gridops.disk.keyring import create_secret
 from gridops.model.fleet import FleetSettings
@@ -35,7 +35,7 @@ def new_identity(settings: FleetSettings, now_ms: int) -> TlsIdentity:
 
 def next_certificate(folder: Path, settings: FleetSettings, now_ms: int) -> str:
     """The controller's next certificate, made here with its key unless both wait already."""
-    if not (folder / TLS_KEY).exists():
+    if not any((folder / name).exists() for name in (TLS_KEY, TLS_CERT)):
         raise Failed(
             f"{folder / TLS_KEY}: missing, so this is not the controller's state folder; nothing was changed",
             hints=("run it on the controller's machine, or name the folder: --state DIR",),

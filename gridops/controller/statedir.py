@@ -1,7 +1,8 @@
 """The controller's state folder: where its keys lie and how they are read. State never lies in the checkout.
 
-`gridops trust init` writes the keys; `watch` reads them here. A missing or open key is a BadSetup that says what to
-do; a key's bytes never leave this module except as a signer or a file name for the TLS listener.
+`gridops trust init` writes the keys; `watch` reads them here, or from what systemd hands over. A missing or open key is
+a BadSetup that says what to do; a key's bytes never leave this module except as a signer or a file name for the TLS
+listener.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gridops.base.errors import BadSetup
 from gridops.base.ids import CommitId, Digest, HostId, short
 from gridops.base.record import Malformed, from_bytes, record, to_bytes
 from gridops.disk.atomic import read_checked, sync_directory, write_checked
+from gridops.disk.credentials import credential, read_credential
 from gridops.disk.failpoint import point
 from gridops.disk.keyring import create_secret, read_secret
 from gridops.protocol.messages import GatewayKey
@@ -29,6 +31,13 @@ NEXT_TLS_CERT = "keys/controller.next.tls.pem"
 NEXT_TLS_KEY = "keys/controller.next.tls.key"
 """Wait, both, for the root document that pins that certificate alone: `gridops trust rotate tls` writes them."""
 GATEWAY = "keys/gateway.key"
+CREDENTIALS = {
+    SEED: "gridops.controller.seed",
+    TLS_KEY: "gridops.controller.tls.key",
+    GATEWAY: "gridops.gateway.key",
+}
+"""What the service manager may hand over instead (`LoadCredential=`). A file in the folder comes first: a rotation
+writes the newer key there."""
 INVITES = "keys/invites"
 ACCEPTED = "accepted.json"
 
@@ -54,11 +63,39 @@ class StateDir:
 
     @property
     def tls_key(self) -> Path:
-        return self.path / TLS_KEY
+        return self._handed(TLS_KEY) or self.path / TLS_KEY
 
     def signer(self) -> MachineSigner:
         """The controller's signing key."""
-        return self._key(self._present(SEED))
+        path = self._handed(SEED) or self._present(SEED)
+        try:
+            return MachineSigner.from_seed(self.secret(SEED))
+        except ValueError as error:
+            raise BadSetup(f"{path}: not a controller key: {error}") from error
+
+    def _handed(self, name: str) -> Path | None:
+        """Where the service manager put a secret that lies not in the folder."""
+        return None if os.path.lexists(self.path / name) else credential(CREDENTIALS[name])
+
+    def secret(self, name: str) -> bytes:
+        """One of the secrets that may come from either place. Raises BadSetup."""
+        handed = self._handed(name)
+        return read_credential(handed) if handed is not None else read_secret(self._present(name))
+
+    @property
+    def whole(self) -> bool:
+        """Nothing that a controller needs is missing, be it good or not."""
+        found = (name for name in (SEED, TLS_KEY) if self._handed(name) is not None or (self.path / name).exists())
+        return self.tls_cert.exists() and len(tuple(found)) == 2
+
+    def doubled(self) -> tuple[str, ...]:
+        """Secrets that lie in the folder and are handed over with another content: the folder's count."""
+        found = []
+        for name, called in CREDENTIALS.items():
+            handed = credential(called)
+            if handed is not None and (self.path / name).exists():
+                found += [called] if read_credential(handed) != read_secret(self.path / name) else []
+        return tuple(found)
 
     def next_signer(self) -> MachineSigner | None:
         """The key that takes its place once the root names that one alone; None while no rotation is under way."""
@@ -99,10 +136,9 @@ class StateDir:
 
     def gateway_keys(self) -> tuple[GatewayKey, ...]:
         """What hosts may believe clients by: digests, never the values."""
-        path = self.path / GATEWAY
-        if not path.exists():
+        if not (self.path / GATEWAY).exists() and self._handed(GATEWAY) is None:
             return ()
-        value = Secret(read_secret(path).strip())
+        value = Secret(self.secret(GATEWAY).strip())
         return (GatewayKey(name="gateway", sha256=digest_of_secret(value)),)
 
     def accepted(self) -> Kept | None:
@@ -123,7 +159,7 @@ class StateDir:
     def check_tls(self) -> None:
         """Both halves are there, and the private one is private."""
         self._present(TLS_CERT)
-        read_secret(self._present(TLS_KEY))
+        self.secret(TLS_KEY)
 
     def keep_invite(self, host: HostId, key: bytes) -> None:
         """Keep the MAC key of an invitation; a newer invitation of the same host replaces it."""
@@ -141,7 +177,9 @@ class StateDir:
     def _present(self, name: str) -> Path:
         path = self.path / name
         if not path.exists():
-            hints = ("make the keys of a new fleet: gridops trust init", "or name the folder: --state DIR")
+            hints = ["make the keys of a new fleet: gridops trust init", "or name the folder: --state DIR"]
+            if name in CREDENTIALS:
+                hints.append(f"or let systemd hand it over: LoadCredential={CREDENTIALS[name]}:PATH")
             raise BadSetup(f"{path}: missing", hints=hints)
         return path
 

@@ -7,6 +7,7 @@ host's secrets folder, is read at the moment of use and shows itself to nobody b
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from urllib.parse import urlsplit
 from gridops.base.codes import host as codes
 from gridops.base.errors import BadSetup, Refusal
 from gridops.base.units import exact_bytes, exact_ms, parse_bps, parse_bytes, parse_ms
+from gridops.disk.credentials import credential as handed_over
+from gridops.disk.credentials import read_credential
 from gridops.disk.keyring import read_secret
 from gridops.trust.secret import Secret
 
@@ -78,6 +81,9 @@ class Secrets:
         name = credential.removeprefix(_PREFIX)
         if not credential.startswith(_PREFIX) or _NAME.fullmatch(name) is None:
             raise Refusal(codes.NO_CREDENTIAL.code, "a credential is written as secret:NAME")
+        handed = handed_over(f"gridops.secret.{name}")
+        if handed is not None:
+            return self._handed(name, handed)
         if self._folder is None:
             raise Refusal(
                 codes.NO_CREDENTIAL.code,
@@ -85,12 +91,26 @@ class Secrets:
                 hints=(
                     'add secrets_folder = "/etc/gridops-agent/secrets", above every table of agent.toml',
                     f"put the value into that folder, as {name}, 0600",
+                    f"or let systemd hand it over: LoadCredential=gridops.secret.{name}:PATH",
                 ),
             )
         try:
             return Secret(read_secret(self._folder / name).strip())
         except BadSetup as error:
             raise Refusal(codes.NO_CREDENTIAL.code, error.message, hints=error.hints) from error
+
+
+    def _handed(self, name: str, handed: Path) -> Secret:
+        """What the service manager handed over. One of another content in the folder makes both doubtful."""
+        try:
+            value = read_credential(handed).strip()
+            beside = self._folder / name if self._folder is not None else None
+            if beside is not None and os.path.lexists(beside) and read_secret(beside).strip() != value:
+                hints = (f"rm {beside}", "or take LoadCredential= out of the unit, and restart it")
+                raise BadSetup(f"{handed} and {beside} are not the same", hints=hints)
+        except BadSetup as error:
+            raise Refusal(codes.NO_CREDENTIAL.code, error.message, hints=error.hints) from error
+        return Secret(value)
 
 
 def parse_settings(raw: object) -> Settings:
