@@ -99,7 +99,6 @@ class Secrets:
         except BadSetup as error:
             raise Refusal(codes.NO_CREDENTIAL.code, error.message, hints=error.hints) from error
 
-
     def _handed(self, name: str, handed: Path) -> Secret:
         """What the service manager handed over. One of another content in the folder makes both doubtful."""
         try:
