@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gridops.base.ids import Digest
 from gridops.base.record import known_digest
-from gridops.base.units import PPM
+from gridops.base.units import INT_MAX, PPM
 from gridops.model.policy import PlanningPolicy
 from gridops.model.profile import Config, Footprint, FootprintSource
 
@@ -52,7 +52,19 @@ class UnknownNeed:
 
 
 def need(config: Config, planning: PlanningPolicy) -> Need | UnknownNeed:
-    """Memory that one replica of `config` needs. `planning` is read by later sources (minima per source)."""
+    """Memory that one replica of `config` needs. `planning` is read by later sources (minima per source).
+
+    Files refuse numbers that mean nothing; whoever hands them over without a file gets no sum made of them.
+    """
+    if config.devices.count < 1:
+        return UnknownNeed(f"it asks for {config.devices.count} devices: `devices.count` is 1 or more")
+    found = _need(config)
+    if isinstance(found, Need) and not (0 <= found.device_bytes <= INT_MAX and 0 <= found.host_bytes <= INT_MAX):
+        return UnknownNeed(f"its footprint comes to {found.device_bytes} bytes and {found.host_bytes} of host memory")
+    return found
+
+
+def _need(config: Config) -> Need | UnknownNeed:
     known = config.footprint
     if known.source is FootprintSource.UNKNOWN:
         return UnknownNeed("its footprint is unknown: declare `footprint.device`")

@@ -219,6 +219,11 @@ class Profile:
         return next((c for c in self.configs if c.name == name), None)
 
     @property
+    def lanes(self) -> int:
+        """Of the config that comes first; one where there is none, which no file may say."""
+        return self.configs[0].lanes if self.configs else 1
+
+    @property
     def model_ids(self) -> tuple[str, ...]:
         """Every id a client may ask for, the name first."""
         return (self.name, *(s for s in self.serves if s != self.name))

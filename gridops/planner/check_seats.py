@@ -392,7 +392,8 @@ def counts(view: View) -> Iterator[str]:
                 yield f"{host_id} would hold {number} replicas of {name}"
             others = set(everybody) - {name}
             touched = name in arriving or bool(arriving & others)
-            if touched and profile.colocation.max is not None and len(others) + 1 > profile.colocation.max:
+            company = len(others) + 1 if others else 0
+            if touched and profile.colocation.max is not None and company > profile.colocation.max:
                 yield f"{name} would share {host_id} with {len(others)} other models"
             for other in sorted(others & set(profile.colocation.exclude)):
                 if name in arriving or other in arriving:

@@ -183,7 +183,7 @@ def _no_runtime(config: Config, view: HostView) -> HostLine | None:
 
 def _way(asked: Wanted, view: HostView) -> Way | HostLine:
     config, wanted = asked.config, asked.need
-    if isinstance(wanted, UnknownNeed) and not view.measured:
+    if isinstance(wanted, UnknownNeed) and (not view.measured or config.devices.count < 1):
         return _line(view, codes.FOOTPRINT_UNKNOWN, f"config {config.name}: {wanted.reason}")
     if asked.divisor is not None:
         return _line(

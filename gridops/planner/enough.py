@@ -175,7 +175,7 @@ def _rename(draft: Draft, was: ReplicaId, now: ReplicaId) -> None:
 def _told(draft: Draft, name: ProfileName, first: Size) -> str:
     """The sentence of the report where other lanes than hoped make it another number."""
     size, profile = draft.sizes[name], draft.world.profiles[name]
-    if size.replicas == first.replicas or not _new(draft, name):
+    if size.replicas == first.replicas or not profile.configs or not _new(draft, name):
         return ""
     lanes = sum(s.launch.lanes for s in draft.of(name))
     stand = f"{counted(len(draft.of(name)), 'replica')} with {counted(lanes, 'lane')}"

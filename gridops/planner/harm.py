@@ -77,7 +77,7 @@ class Needs:
         pressure = pressure_of(profile, entry, observed(profile, entry))
         wanted = slots(profile, pressure, self._world.planning.headroom.demand_ppm)
         lanes = sorted(s.launch.lanes for s in self._draft.of(profile.name))
-        return replicas(wanted, lanes, profile.configs[0].lanes)
+        return replicas(wanted, lanes, profile.lanes)
 
     def harm(self, profile: Profile) -> Harm:
         """Measured at the profile itself; an inference is no harm."""

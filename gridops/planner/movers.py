@@ -152,7 +152,7 @@ class _Maker:
             weight=profile.priority,
             least=self.seats.least(profile),
             find=partial(self._options, profile, barred),
-            most_here=profile.max_per_host if profile.max_per_host is not None else ENDLESS,
+            most_here=max(0, profile.max_per_host) if profile.max_per_host is not None else ENDLESS,
             domains=tuple(numbers[row] for row in self.rows) if numbers is not None else None,
             spread=min(spread.min, self.draft.sizes[name].replicas) if spread is not None else 0,
             shuns=frozenset(self.number[n] for n in self.grid.shunned(profile) if n in self.number),
@@ -333,7 +333,8 @@ class _Maker:
 
     def _firm(self, profile: Profile, config: int) -> bool:
         minimum = self.draft.world.planning.footprint.minimum_for_displacement
-        return SOURCES.index(profile.configs[config].footprint.source) <= SOURCES.index(minimum)
+        known = [SOURCES.index(c.footprint.source) for c in profile.configs[config : config + 1]]
+        return bool(known) and known[0] <= SOURCES.index(minimum)
 
     def _ways(self, profile: Profile, row: int) -> list[Option]:
         found = []

@@ -319,4 +319,6 @@ def _hosts(tables: Sequence[Table]) -> int:
 
 
 def _union(rows: Sequence[Ints]) -> Ints:
-    return rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows))
+    if len(rows) == 1:
+        return rows[0]
+    return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)

@@ -103,7 +103,7 @@ class Sizes:
             return Size(wanted, baseline, least=wanted)
         lanes = tuple(sorted(i.launch.lanes for i in here))
         asks, why = self._asked(profile, entry, baseline, here)
-        widths = [c.lanes for c in profile.configs]
+        widths = [c.lanes for c in profile.configs] or [profile.lanes]
         size = Size(
             0,
             baseline,
@@ -135,7 +135,7 @@ class Sizes:
             reach = self._starts.fastest_ms(profile, [i.host for i in here])
             rate = ahead(entry, reach, world.planning.look_ahead)
         pressed = pressure_of(profile, entry, offered(profile, entry, rate))
-        lanes, each = tuple(sorted(i.launch.lanes for i in here)), profile.configs[0].lanes
+        lanes, each = tuple(sorted(i.launch.lanes for i in here)), profile.lanes
         wanted = Ask(0, slots(profile, pressed, headroom))
         why = _words(profile, entry, now, headroom)
         if pressed.offered_mlanes > now:
@@ -169,7 +169,7 @@ class Sizes:
         world = self._world
         if any(_is_young(world, profile, i) for i in here):
             return len(here), "kept, as one is new"
-        headroom, each = world.planning.headroom.demand_ppm, profile.configs[0].lanes
+        headroom, each = world.planning.headroom.demand_ppm, profile.lanes
         reasons = [(0, "")]
         if is_asked(world, profile, entry):
             high = offered(profile, entry, max(entry.rate_mrpm.likely, entry.rate_mrpm.high))
@@ -223,7 +223,7 @@ def _is_young(world: World, profile: Profile, incumbent: Incumbent) -> bool:
 def _words(profile: Profile, entry: ProfileForecast, now_mlanes: int, headroom_ppm: int) -> str:
     """`offered 7.2 lanes + 20% of 4 x 0.70`."""
     source = {Evidence.DIRECT: "offered", Evidence.AUTHORISED: "workloads offer", Evidence.CORRELATED: "inferred"}
-    each, share = profile.configs[0].lanes, profile.demand.utilization_ppm * 100 // PPM
+    each, share = profile.lanes, profile.demand.utilization_ppm * 100 // PPM
     amount = _lanes(now_mlanes)
     lanes = f"{source[entry.evidence]} {amount} {'lane' if amount == '1' else 'lanes'} + {render_ppm(headroom_ppm)}"
     return f"{lanes} of {each} x {share // 100}.{share % 100:02d}"

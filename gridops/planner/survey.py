@@ -129,6 +129,10 @@ class Survey:
                 if fitting is None and isinstance(line := judge(nameless, opening.config, view, planning), HostLine)
             }
             found.append(_Answers(seats, opening, lines, self._closed))
+        if not found:
+            # Every host says the same (`why.nothing_to_start`).
+            reason = Reason(len(grid.ids), grid.ids[0], 0) if grid.ids else None
+            return Tally({} if reason is None else {codes.FOOTPRINT_UNKNOWN.code: reason})
         best = found[0]
         for other in found[1:]:
             best.improve(other)

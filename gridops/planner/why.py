@@ -41,6 +41,9 @@ from gridops.planner.survey import (
 EXPLAINED_HOSTS = 16
 """Choices carry why other hosts were rejected in fleets up to this size; beyond, `explain` makes it on demand."""
 
+NOTHING_TO_START = "the profile has no config, so there is nothing to start: give it one under `configs`"
+"""Files refuse such a profile; whoever hands one over without a file is told here."""
+
 
 def unplaced(seats: Seats, left: Sequence[Item]) -> tuple[Unplaced, ...]:
     """The headline of everybody who stands nowhere, in order. Replicas of one profile are told the same."""
@@ -103,6 +106,8 @@ def closest(draft: Draft, item: Item, host: HostId) -> tuple[int, HostLine] | No
 
 
 def _line_at(draft: Draft, item: Item, host: HostId) -> HostLine | None:
+    if not item.profile.configs:
+        return HostLine(host=host, code=codes.FOOTPRINT_UNKNOWN.code, detail=NOTHING_TO_START)
     found = closest(draft, item, host)
     return None if found is None else found[1]
 
@@ -150,7 +155,9 @@ def _headline(draft: Draft, item: Item, tally: Tally) -> tuple[str, str]:
     if not tally.reasons:
         return codes.NO_DEVICES.code, "no host is declared"
     needs = [need(c, draft.world.planning) for c in item.profile.configs]
-    if needs and all(isinstance(r, UnknownNeed) for r in needs):
+    if not needs:
+        return codes.FOOTPRINT_UNKNOWN.code, NOTHING_TO_START
+    if all(isinstance(r, UnknownNeed) for r in needs):
         first = next(r for r in needs if isinstance(r, UnknownNeed))
         return codes.FOOTPRINT_UNKNOWN.code, first.reason
     if (spanning := _spans_hosts(item, tally) or _spans_cards(item, needs, tally)) is not None:
