@@ -114,32 +114,26 @@ def runs_from() -> tuple[Path, ...]:
     return tuple(dict.fromkeys((Path(sys.base_prefix), Path(sys.prefix), Path(gridops.__file__).parent)))
 
 
-def step_down(folder: Path) -> None:
-    """Root becomes the owner of a state folder that is somebody else's, for good."""
+def step_down(folder: Path, *, for_good: bool = True) -> None:
+    """Root becomes the owner of a state folder that is somebody else's. `for_good`: otherwise `as_root` finds the way
+    back, for the command that removes the service too."""
     owner = _owner(folder)
     if owner is None:
         return
     _require_reach(owner)
     os.initgroups(owner.pw_name, owner.pw_gid)
+    if not for_good:
+        os.setegid(owner.pw_gid)
+        os.seteuid(owner.pw_uid)
+        return
     os.setgid(owner.pw_gid)
     os.setuid(owner.pw_uid)
     os.environ["HOME"] = str(folder)
 
 
-def lean_back(folder: Path) -> None:
-    """The same, but so that `as_root` finds the way back: for the command that removes the service too."""
-    owner = _owner(folder)
-    if owner is None:
-        return
-    _require_reach(owner)
-    os.initgroups(owner.pw_name, owner.pw_gid)
-    os.setegid(owner.pw_gid)
-    os.seteuid(owner.pw_uid)
-
-
 @contextlib.contextmanager
 def as_root() -> Iterator[None]:
-    """For a moment root again, where root leant back; otherwise nothing."""
+    """For a moment root again, where root stepped down and not for good; otherwise nothing."""
     user, group = os.geteuid(), os.getegid()
     if user == 0 or os.getuid() != 0:
         yield

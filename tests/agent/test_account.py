@@ -156,9 +156,10 @@ if AS_ROOT and NOBODY is not None:
         )
         assert f"who cannot read this program: {shut}" in done.stderr
 
-    def test_root_leans_back_and_is_root_for_a_moment_where_it_has_to_be(place: Path) -> None:
+    def test_root_steps_down_for_a_while_and_is_root_for_a_moment_where_it_has_to_be(place: Path) -> None:
         os.chown(place, them.uid, them.gid)
-        script = f"{BEGIN}lean_back(here)\nprint(os.geteuid())\nwith as_root():\n    print(os.geteuid())\n"
+        script = f"{BEGIN}step_down(here, for_good=False)\n"
+        script += "print(os.geteuid())\nwith as_root():\n    print(os.geteuid())\n"
         assert run(f"{script}print(os.geteuid(), os.getegid())", place) == f"{them.uid}\n0\n{them.uid} {them.gid}"
         assert run(f"{BEGIN}with as_root():\n    print(os.geteuid())", place) == "0"
 

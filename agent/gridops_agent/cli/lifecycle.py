@@ -13,7 +13,7 @@ import typer
 
 from gridops import __version__
 from gridops.base.errors import GridopsError
-from gridops_agent.account import lean_back, step_down
+from gridops_agent.account import step_down
 from gridops_agent.cli.options import State, config_of, examples, folder
 from gridops_agent.cli.report import Usage
 from gridops_agent.config import Config, default_state, read_config
@@ -116,7 +116,7 @@ def leave(
     from gridops_agent.life.left import has_left
 
     here = (state or default_state()).absolute()
-    lean_back(here)
+    step_down(here, for_good=False)
     config = read_config(here)
     if has_left(config) is None:
         work = "work in flight is cut" if force else "work in flight is waited for"
