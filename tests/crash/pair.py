@@ -1,4 +1,4 @@
-"""A controller and a host as two real processes, with a real engine: one short story, and what must hold after it.
+"""A controller and a host, or two, as real processes with real engines: one short story, and what must hold after it.
 
 The story: one replica is wanted and comes up by itself (load, warm), then none is wanted and it goes (drain, unload).
 `told` lives it once, with one process armed to fail at one moment; a process that ends is started again, as a service
@@ -46,15 +46,16 @@ from tests.builders.tiny_gguf import Made
 from tests.controller.fleet import Fleet, mode, profile
 from tests.crash.zygote import Nursery
 
-HOST = HostId("forge")
-CONTROLLER, AGENT = "controller", "agent"
+CONTROLLER, AGENT, SECOND = "controller", "agent", "second"
+AGENTS = {AGENT: HostId("forge"), SECOND: HostId("anvil")}
+"""The host of each agent; most stories have the first alone."""
 HOSTS = """\
 apiVersion: gridops/v1
 kind: Hosts
 defaults: {runtimes: {llama.cpp: {backend: cpu}}}
 hosts:
-  forge: {domains: {rack: left}, devices: {cpu0: {kind: cpu, memory: 64GiB}}}
 """
+ONE_HOST = "  {name}: {{domains: {{rack: {name}}}, devices: {{cpu0: {{kind: cpu, memory: 64GiB}}}}}}\n"
 MODE = mode(
     "{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, rollout, rebalance, remove],"
     " last_replica: [calm, one, tiny, two]}}"
@@ -82,12 +83,13 @@ STORY_S = 150.0
 
 @dataclass
 class Pair:
-    """Two processes' folders, a port, and what was seen of engines."""
+    """The processes' folders, a port, and what was seen of engines."""
 
     root: Path
     model: Made
     nursery: Nursery
     port: int
+    agents: tuple[str, ...] = (AGENT,)
     running: dict[str, int] = field(default_factory=dict)
     armed: dict[str, str] = field(default_factory=dict)
     ends: list[tuple[str, int]] = field(default_factory=list)
@@ -101,12 +103,12 @@ class Pair:
         return self.root / "fleet"
 
     def state(self, name: str) -> Path:
-        return self.root / ("state" if name == CONTROLLER else "forge")
+        return self.root / ("state" if name == CONTROLLER else AGENTS[name])
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
     def start(self, name: str) -> None:
-        """Start one of the two, armed if it is still to be."""
+        """Start one of them, armed if it is still to be."""
         if name == CONTROLLER:
             argv = ["gridops", "watch", "-o", "json", "--interval", "100ms", "--state", str(self.state(name))]
             argv += ["--listen", f"127.0.0.1:{self.port}"]
@@ -136,13 +138,13 @@ class Pair:
         end = time.monotonic() + STORY_S
         while not holds():
             self.look()
-            words = "\n".join(self.words(name) for name in (CONTROLLER, AGENT))
+            words = "\n".join(self.words(name) for name in (CONTROLLER, *self.agents))
             assert time.monotonic() < end, f"not within {STORY_S} s: {what}; ends: {self.ends}\n{words}"
             time.sleep(0.05)
 
     def end(self) -> None:
-        """SIGTERM to both, and wait. The controller last: the host may still have something to say."""
-        for name in (AGENT, CONTROLLER):
+        """SIGTERM to all, and wait. The controller last: a host may still have something to say."""
+        for name in (*self.agents, CONTROLLER):
             pid = self.running.pop(name, None)
             if pid is None:
                 continue
@@ -166,10 +168,14 @@ class Pair:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def engines(self) -> list[Process]:
-        platform, home = here(), str(self.state(AGENT).resolve())
+        platform, homes = here(), {str(self.state(name).resolve()) for name in self.agents}
         return [
-            p for p in platform.processes() if not p.zombie and (platform.environment(p.pid) or {}).get(HOME) == home
+            p for p in platform.processes() if not p.zombie and (platform.environment(p.pid) or {}).get(HOME) in homes
         ]
+
+    def at_work(self) -> int:
+        """How many hosts have an engine."""
+        return len({(here().environment(engine.pid) or {}).get(HOME) for engine in self.engines()} - {None})
 
     def words(self, name: str, lines: int = 30) -> str:
         """The end of what a process has said."""
@@ -243,41 +249,58 @@ def wanted(model: Made, replicas: int, name: str = "tiny") -> str:
     return text.replace("    lanes: 1\n", "    lanes: 1\n    args: {threads: 1}\n")
 
 
-def founded(root: Path, model: Made) -> None:
-    """Everything that stands before the first start of either process."""
+def founded(root: Path, model: Made, agents: tuple[str, ...] = (AGENT,)) -> None:
+    """Everything that stands before the first start of any process."""
     fleet = Fleet(root, now_ms=wall_ms() - 60_000)
-    signer = MachineSigner.from_seed(b"h" * 32)
-    key = f"apiVersion: gridops/v1\nkind: HostKey\nhost: {HOST}\nkey: {signer.public.text}\n"
+    keys = {}
+    for name in agents:
+        text = MachineSigner.from_seed(seed_of(name)).public.text
+        keys[f"fleet.d/keys/{AGENTS[name]}.yaml"] = (
+            f"apiVersion: gridops/v1\nkind: HostKey\nhost: {AGENTS[name]}\nkey: {text}\n"
+        )
     fleet.begin(
-        hosts=HOSTS,
+        hosts=HOSTS + "".join(ONE_HOST.format(name=AGENTS[name]) for name in agents),
         admit=False,
         **{"policies/mode.yaml": MODE, "policies/planning.yaml": PLANNING},
-        **{"policies/protection.yaml": PROTECTION, f"fleet.d/keys/{HOST}.yaml": key},
+        **{"policies/protection.yaml": PROTECTION, **keys},
         **{"profiles.d/coder.yaml": profile(replicas=0), "profiles.d/tiny.yaml": wanted(model, 1)},
     )
-    state = root / "forge"
+    for name in agents:
+        _joined(root, fleet, name, model)
+
+
+def seed_of(name: str) -> bytes:
+    return (b"h" if name == AGENT else b"a") * 32
+
+
+def _joined(root: Path, fleet: Fleet, name: str, model: Made) -> None:
+    """One host's state folder, as if it had joined."""
+    host, signer = AGENTS[name], MachineSigner.from_seed(seed_of(name))
+    state = root / host
     state.mkdir(mode=0o700)
     config = Config(
-        state=state, controller="https://127.0.0.1:1", host=HOST, fleet=fleet.chain.fleet,
+        state=state, controller="https://127.0.0.1:1", host=host, fleet=fleet.chain.fleet,
         artifact_folders=(model.path.parent,), ports=(20_000, 20_009),
     )  # fmt: skip
-    create_secret(config.seed, b"h" * 32)
+    create_secret(config.seed, seed_of(name))
     front = self_signed(("127.0.0.1",), wall_ms() - 86_400_000, 3_650)
     create_secret(config.front_key, front.key_pem)
     config.front_cert.write_text(front.cert_pem)
-    identity = Identity(fleet=fleet.chain.fleet, host=HOST, host_key=signer.public.text)
+    identity = Identity(fleet=fleet.chain.fleet, host=host, host_key=signer.public.text)
     Ledger.create(config.ledger, identity, (fleet.chain.text,)).close()
     keep_roots(config, (fleet.chain.text,))
     write_config(config)
 
 
-def paired(root: Path, template: Path, model: Made, nursery: Nursery) -> Pair:
+def paired(root: Path, template: Path, model: Made, nursery: Nursery, agents: tuple[str, ...] = (AGENT,)) -> Pair:
     """A copy of what was founded, with ports of its own."""
     shutil.copytree(template, root, symlinks=True)
-    first, last = free_ports(8)
-    config = read_config(root / "forge")
-    write_config(replace(config, controller=f"https://127.0.0.1:{first}", ports=(first + 1, last)))
-    return Pair(root, model, nursery, first)
+    each = 7
+    first, _ = free_ports(1 + each * len(agents))
+    for n, name in enumerate(agents):
+        ports = (first + 1 + n * each, first + (n + 1) * each)
+        write_config(replace(read_config(root / AGENTS[name]), controller=f"https://127.0.0.1:{first}", ports=ports))
+    return Pair(root, model, nursery, first, agents)
 
 
 # -- what must hold on the disks --------------------------------------------------------------------------------------
@@ -291,28 +314,38 @@ def rows_of(state: Path) -> list[Any]:
         journal.close()
 
 
-def open_seqs(state: Path) -> set[int]:
+def open_seqs(state: Path) -> set[tuple[str, int]]:
     """Commands that have no receipt yet, by a look beside the running controller."""
     try:
         database = sqlite3.connect(f"file:{state / 'journal.sqlite'}?mode=ro", uri=True, timeout=2)
         rows = database.execute("SELECT kind, value FROM rows WHERE kind IN ('body_queued', 'receipt_taken')")
-        seqs: dict[str, set[int]] = {"body_queued": set(), "receipt_taken": set()}
+        seqs: dict[str, set[tuple[str, int]]] = {"body_queued": set(), "receipt_taken": set()}
         for kind, raw in rows:
-            value = json.loads(raw)
-            seqs[kind].add(value["body"]["seq"] if kind == "body_queued" else value["receipt"]["seq"])
+            value = json.loads(raw)["body" if kind == "body_queued" else "receipt"]
+            seqs[kind].add((value["host"], value["seq"]))
         database.close()
     except sqlite3.Error:
-        return {-1}
+        return {("", -1)}
     return seqs["body_queued"] - seqs["receipt_taken"]
 
 
 def audit(pair: Pair) -> str:
     """What was counted. The invariants that files can show: S3, S4, S5, S6, S11, and nothing empty and confident."""
-    state, folder = pair.state(CONTROLLER), pair.state(AGENT)
-    assert not [p.name for p in (*state.iterdir(), *folder.iterdir()) if "damaged" in p.name]
+    state = pair.state(CONTROLLER)
+    assert not [p.name for p in state.iterdir() if "damaged" in p.name]
     rows = rows_of(state)
     assert not [row for row in rows if isinstance(row, Distrusted)]
-    bodies = _bodies(rows)
+    told = [_audit_host(pair, name, rows) for name in pair.agents]
+    _alike(state)
+    engines = f"{len(pair.engines())} engines"
+    return "; ".join([f"{len(rows)} rows", *told, engines])
+
+
+def _audit_host(pair: Pair, name: str, rows: list[Any]) -> str:
+    """One host's ledger beside what the controller's journal has of it."""
+    folder, whose = pair.state(name), AGENTS[name]
+    assert not [p.name for p in folder.iterdir() if "damaged" in p.name]
+    bodies = _bodies(rows, whose)
     ledger = Ledger.open(folder / "ledger.sqlite", _whose(folder), (), 1)
     try:
         assert ledger.damage is None
@@ -322,19 +355,19 @@ def audit(pair: Pair) -> str:
     kept = host.receipts.kept
     assert [r.seq for r in kept] == list(range(1, len(kept) + 1)), "one receipt for each command, in order"
     assert {r.seq: r.body for r in kept} == bodies, "what was told is what was done"
-    taken = {row.receipt.rseq: digest_of(row.receipt) for row in rows if isinstance(row, ReceiptTaken)}
+    heard = [row.receipt for row in rows if isinstance(row, ReceiptTaken) and row.receipt.host == whose]
+    taken = {receipt.rseq: digest_of(receipt) for receipt in heard}
     assert taken == {r.rseq: digest_of(r) for r in kept}, "what was told is what was heard"
     assert (host.held, host.commands) == ({}, {}), "nothing is held, and nothing is open"
-    _alike(state)
-    _once(pair, kept)
-    return f"{len(rows)} rows, {len(bodies)} commands, {len(kept)} receipts, {len(pair.engines())} engines"
+    _once(pair, kept, bodies)
+    return f"{whose}: {len(bodies)} commands, {len(kept)} receipts"
 
 
-def _bodies(rows: list[Any]) -> dict[int, str]:
+def _bodies(rows: list[Any], host: HostId) -> dict[int, str]:
     """S5: one body for each number. A body that was taken back and issued again has a number of its own."""
     bodies: dict[int, str] = {}
     for row in rows:
-        if isinstance(row, BodyQueued):
+        if isinstance(row, BodyQueued) and row.body.host == host:
             assert bodies.setdefault(row.body.seq, digest_of(row.body)) == digest_of(row.body)
         assert not isinstance(row, OutboxSet), row
     return bodies
@@ -374,11 +407,12 @@ class _Reading:
         return None
 
 
-def _once(pair: Pair, kept: tuple[Receipt, ...]) -> None:
+def _once(pair: Pair, kept: tuple[Receipt, ...], bodies: dict[int, str]) -> None:
     """S3: no command that was answered as failed or interrupted has left a process, and each has had one."""
     done = {r.body for r in kept if r.outcome is Outcome.SUCCEEDED}
+    ours = set(bodies.values())
     for body, pids in pair.spawned.items():
-        assert len(pids) == 1 or body in done, f"{body} was started {len(pids)} times: {pair.ends}"
+        assert body not in ours or len(pids) == 1 or body in done, f"{body} was started {len(pids)} times: {pair.ends}"
 
 
 def launch_of(state: Path) -> Any:
