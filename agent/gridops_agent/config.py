@@ -71,9 +71,14 @@ class Config:
         return self.state / "keys" / "host.next.seed"
 
     @property
+    def next_public(self) -> Path:
+        """Its public key, by which a seed that has rotted is found."""
+        return self.state / "keys" / "host.next.pub"
+
+    @property
     def former_keys(self) -> Path:
-        """Public keys that this host had before, one a line."""
-        return self.state / "former-keys"
+        """Public keys that this host had before."""
+        return self.state / "former-keys.json"
 
     @property
     def front_cert(self) -> Path:

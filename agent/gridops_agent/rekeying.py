@@ -8,13 +8,13 @@ signed about this machine stays true.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-from pathlib import Path
 
-from gridops.base.errors import BadSetup, Failed
+from gridops.base.errors import BadSetup
 from gridops.base.record import to_bytes
-from gridops.disk.atomic import sync_directory, write_atomic
+from gridops.disk.atomic import read_checked, sync_directory, write_checked
 from gridops.disk.failpoint import point
 from gridops.disk.keyring import create_secret, read_secret
 from gridops.protocol.messages import Facts, JoinRequest, Rekey
@@ -30,22 +30,33 @@ FORMER_KEPT = 64
 ago is still believed."""
 
 
+def prepare(config: Config) -> None:
+    """Make the next key, unless one waits."""
+    if config.next_seed.exists() and config.next_public.exists():
+        return
+    seed = os.urandom(32)
+    create_secret(config.next_seed, seed, instead=True)  # of a try that was cut off, and asked for nothing
+    write_checked(config.next_public, MachineSigner.from_seed(seed).public.text.encode())
+
+
 def next_signer(config: Config) -> MachineSigner | None:
-    """The key that waits for people's commit; None while there is none."""
+    """The key that waits for people's commit; None while there is none. Raises BadSetup for one that has rotted."""
     if not config.next_seed.exists():
         return None
     try:
-        return MachineSigner.from_seed(read_secret(config.next_seed))
-    except ValueError as error:
-        hints = ("remove it, and call `gridops-agent rekey` again",)
-        raise BadSetup(f"{config.next_seed}: not a host key: {error}", hints=hints) from error
+        found = MachineSigner.from_seed(read_secret(config.next_seed))
+        if read_checked(config.next_public) != found.public.text.encode():
+            raise ValueError("it is not the key that was asked for")
+    except (OSError, ValueError) as error:
+        hints = (f"remove it and {config.next_public}, and call `gridops-agent rekey` again",)
+        raise BadSetup(f"{config.next_seed}: not the next key of this host: {error}", hints=hints) from error
+    return found
 
 
 async def request(config: Config, chain: RootChain, facts: Facts) -> PublicKey:
     """Make the next key, unless one waits, and ask that it be admitted. The next public key. Raises Refusal."""
     present = MachineSigner.from_seed(read_secret(config.seed))
-    if not config.next_seed.exists():
-        create_secret(config.next_seed, os.urandom(32))
+    prepare(config)
     coming = next_signer(config)
     assert coming is not None
     nonce = secrets.token_hex(16)
@@ -68,30 +79,31 @@ async def request(config: Config, chain: RootChain, facts: Facts) -> PublicKey:
 
 def promote(config: Config) -> None:
     """The next key is the key. The seed of the one before is gone for good: nobody believes what it could sign."""
-    former = MachineSigner.from_seed(read_secret(config.seed)).public.text
-    kept = [text for text in _former_lines(config.former_keys) if text != former]
-    write_atomic(config.former_keys, "".join(f"{text}\n" for text in [*kept, former][-FORMER_KEPT:]).encode())
+    former = MachineSigner.from_seed(read_secret(config.seed)).public
+    kept = [key for key in former_keys(config)[0] if key != former]
+    write_checked(config.former_keys, json.dumps([key.text for key in [*kept, former][-FORMER_KEPT:]]).encode())
     with point("host_key.promote"):
         config.next_seed.replace(config.seed)
         sync_directory(config.seed.parent)
+    config.next_public.unlink(missing_ok=True)
 
 
 def settle(config: Config) -> None:
     """Finish what a crash left half done: the ledger is that of the next key already."""
+    whose = Ledger.whose(config.ledger)
+    if whose is None or whose == MachineSigner.from_seed(read_secret(config.seed)).public.text:
+        return
     coming = next_signer(config)
-    if coming is not None and Ledger.whose(config.ledger) == coming.public.text:
+    if coming is not None and whose == coming.public.text:
         promote(config)
 
 
-def former_keys(config: Config) -> tuple[PublicKey, ...]:
-    """The public keys that this host had before."""
-    return tuple(parse_key(text) for text in _former_lines(config.former_keys))
-
-
-def _former_lines(file: Path) -> list[str]:
+def former_keys(config: Config) -> tuple[tuple[PublicKey, ...], str | None]:
+    """The public keys that this host had before; none, and why, where the file is not what was written."""
     try:
-        return file.read_text("ascii").split()
+        texts = json.loads(read_checked(config.former_keys))  # a list, so that one that is cut off is none
+        return tuple(parse_key(text) for text in texts), None
     except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failed(f"{file}: cannot be read: {error}") from error
+        return (), None
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        return (), f"{config.former_keys} is not used: {error}"

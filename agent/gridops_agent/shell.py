@@ -110,7 +110,9 @@ class Agent:
         self._refuse()
         rekeying.settle(self.config)
         signer = MachineSigner.from_seed(read_secret(self.config.seed))
-        former = rekeying.former_keys(self.config)
+        former, doubt = rekeying.former_keys(self.config)
+        if doubt is not None:
+            self.alarms.warn(codes.EVIDENCE_DOUBTFUL.code, doubt, about=doubt)
         self._measured = evidence.reported(self.config.qualified, signer.public, self.alarms, *former)
         self._remember(signer)
         self._equip()

@@ -125,7 +125,7 @@ async def test_the_next_key_is_taken_when_people_have_committed_it_and_engines_g
         assert {r.outcome for r in fleet.receipts.values()} == {Outcome.SUCCEEDED}
         assert pid not in site.processes()
     assert not site.config.next_seed.exists()
-    assert rekeying.former_keys(site.config) == (parse_key(former),)
+    assert rekeying.former_keys(site.config) == ((parse_key(former),), None)
     fleet.beats.clear()
     async with talking(fleet):
         assert fleet.beats[-1].head.seq == 2, "a restart goes on with it"
@@ -180,8 +180,10 @@ async def test_a_next_key_that_nobody_committed_is_not_taken_by_a_start(fleet: F
 
 
 def test_what_a_former_key_measured_stays_true(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    create_secret(site.config.next_seed, b"n" * 32)
-    old, new = site.signer, MachineSigner.from_seed(b"n" * 32)
+    rekeying.prepare(site.config)
+    new = rekeying.next_signer(site.config)
+    assert new is not None
+    old = site.signer
     rekeying.promote(site.config)
     assert MachineSigner.from_seed(site.config.seed.read_bytes()).public == new.public
     seen: list[Any] = []
@@ -193,14 +195,26 @@ def test_what_a_former_key_measured_stays_true(site: Site, monkeypatch: pytest.M
     monkeypatch.setattr(evidence, "open_qualification", opened)
     site.config.qualified.mkdir(parents=True, exist_ok=True)
     (site.config.qualified / "a.json").write_text("{}")
-    evidence.reported(site.config.qualified, new.public, Alarms(lambda: 0.0), *rekeying.former_keys(site.config))
+    evidence.reported(site.config.qualified, new.public, Alarms(lambda: 0.0), *rekeying.former_keys(site.config)[0])
     assert set(seen) == {old.public, new.public}
     site.config.former_keys.write_bytes(b"\xff")
-    with pytest.raises(Failed, match="former-keys"):
-        rekeying.former_keys(site.config)
+    found, doubt = rekeying.former_keys(site.config)
+    assert (found, "former-keys.json is not used" in str(doubt)) == ((), True)
 
 
-def test_a_seed_that_is_no_seed_is_named(site: Site) -> None:
-    create_secret(site.config.next_seed, b"short")
-    with pytest.raises(BadSetup, match=r"host\.next\.seed"):
-        rekeying.next_signer(site.config)
+async def test_a_next_key_that_has_rotted_is_named_is_not_taken_and_keeps_no_agent_from_starting(fleet: Fleet) -> None:
+    site = fleet.site
+    rekeying.prepare(site.config)
+    raw = site.config.next_seed.read_bytes()
+    for bad in (b"short", bytes([raw[0] ^ 1]) + raw[1:]):
+        create_secret(site.config.next_seed, bad, instead=True)
+        with pytest.raises(BadSetup, match=r"host\.next\.seed"):
+            rekeying.next_signer(site.config)
+    async with talking(fleet) as agent:
+        present = site.signer
+        site.signer = MachineSigner.from_seed(b"z" * 32)
+        await until(lambda: "host.next.seed" in agent.talk.word, "it says which file")
+        site.signer = present
+    site.config.next_public.unlink()
+    rekeying.prepare(site.config)  # of a try that was cut off: made anew
+    assert rekeying.next_signer(site.config) is not None

@@ -26,7 +26,7 @@ from gridops.store.journal import Journal
 from gridops.trust.keys import MachineSigner, parse_key
 from gridops.trust.root import genesis, walk
 from gridops.trust.tls import fingerprint
-from gridops_agent import evidence
+from gridops_agent import evidence, rekeying
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import read_config
 from gridops_agent.core.protection import Override, OverrideKind
@@ -234,6 +234,21 @@ def _left(folder: Path, path: Path) -> Any:
     return True
 
 
+def _next_key(folder: Path, path: Path) -> Any:
+    try:
+        return rekeying.next_signer(read_config(folder))
+    except GridopsError as error:
+        raise named(folder / "keys/host.next.seed", error) from error
+
+
+def _former(folder: Path, path: Path) -> Any:
+    found, doubt = rekeying.former_keys(read_config(folder))
+    if doubt is not None:
+        assert path.name in doubt
+        raise No(NOT_USED)
+    return found
+
+
 def _qualified(folder: Path, path: Path) -> Any:
     signer = MachineSigner.from_seed(read_secret(folder / "keys/host.seed"))
     made, doubts = evidence.used(path.parent, parse_key(signer.public.text))
@@ -261,6 +276,9 @@ KEPT = (
     Kept(AGENT, "ledger.sqlite", _ledger),
     Kept(AGENT, "ledger.sqlite-wal", _ledger),
     Kept(AGENT, "keys/host.seed", _host_key),
+    Kept(AGENT, "keys/host.next.seed", _next_key),
+    Kept(AGENT, "keys/host.next.pub", _next_key),
+    Kept(AGENT, "former-keys.json", _former),
     Kept(AGENT, "keys/front.pem", _front, "clients pin the certificate that the host signed in its heartbeat",
          summed=False),
     Kept(AGENT, "keys/front.key", _front),
@@ -300,6 +318,7 @@ WRITERS = {
     "gridops_agent.life.runtime": "runtime/**",
     "gridops_agent.live_note": "status.json",
     "gridops_agent.overrides": "override.json",
+    "gridops_agent.rekeying": "keys/*, former-keys.json",
     "gridops_agent.starts": "engines/*/model",
     "gridops_agent.statefolder": "roots/*.json, agent.lock",
 }

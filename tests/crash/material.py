@@ -17,10 +17,11 @@ from typing import Any
 
 from gridops.base.ids import HostId
 from gridops.controller.statedir import StateDir
+from gridops.disk.keyring import create_secret
 from gridops.model.fleet import DeviceKind
 from gridops.protocol.qualification import DeviceReading, Qualification
 from gridops.trust.keys import MachineSigner
-from gridops_agent import evidence
+from gridops_agent import evidence, rekeying
 from gridops_agent.clock import SystemClock
 from gridops_agent.config import read_config
 from gridops_agent.core.protection import OverrideKind
@@ -29,7 +30,7 @@ from gridops_agent.life.left import note_left
 from gridops_agent.overrides import Wish, say
 from tests.builders.tiny_gguf import Made
 from tests.crash.durable import AGENT, CONTROLLER, KEPT, No, kept_of, matches
-from tests.crash.pair import founded, launch_of, paired
+from tests.crash.pair import founded, launch_of, paired, seed_of
 from tests.crash.zygote import Nursery
 
 CUT_EVERY = 64
@@ -99,6 +100,11 @@ def lived(root: Path, model: Made, nursery: Nursery) -> Lived:
     config = read_config(made.agent)
     say(config.override, Wish(OverrideKind.DRAIN, "a new fan", 3_600_000), SystemClock())
     taken.write(config.hands, taken.Hands(given=(taken.Given(body=config.fleet, replica="tiny/1", at_ms=7),)))
+    rekeying.prepare(config)
+    rekeying.promote(config)
+    config.seed.unlink()
+    create_secret(config.seed, seed_of(AGENT))  # as before it: the ledger names this one
+    rekeying.prepare(config)
     note_left(config, 1_796_000_000_000)
     signer = MachineSigner.from_seed(config.seed.read_bytes())
     reading = DeviceReading(device="cpu0", kind=DeviceKind.CPU, total_bytes=9, used_bytes=2, own_bytes=1)  # type: ignore[arg-type]

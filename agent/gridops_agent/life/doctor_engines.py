@@ -125,7 +125,7 @@ async def doubts(patient: Examined) -> AsyncIterator[Finding]:
     """Measurements that plans go by, and whether what they were made with is still what is here."""
     config = patient.config
     key = MachineSigner.from_seed(read_secret(config.seed)).public
-    found, unread = await asyncio.to_thread(evidence.used, config.qualified, key, *former_keys(config))
+    found, unread = await asyncio.to_thread(evidence.used, config.qualified, key, *former_keys(config)[0])
     for words in unread:
         yield bad("evidence", words, "take the file away, and qualify again")
     builds = await _builds(config, {made.launch.engine for _, made in found})
