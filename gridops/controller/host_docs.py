@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gridops.base import limits
 from gridops.base.ids import HostId
-from gridops.base.units import render_instant, render_ms
+from gridops.base.units import counted, render_instant, render_ms
 from gridops.controller import documents as d
 from gridops.controller.core.learned import named
 from gridops.controller.core.observe import fresh
@@ -81,10 +82,31 @@ def alarm_docs(view: View) -> tuple[d.AlarmDoc, ...]:
     ]
     if view.behind_ms:
         found.append(d.AlarmDoc(key="clock", text=_behind(view.behind_ms), since=render_instant(view.now_ms)))
+    ahead = _ahead(view)
+    if ahead is not None:
+        found.append(d.AlarmDoc(key="hosts_clock", text=ahead, since=render_instant(view.now_ms)))
     if view.state.distrust is not None:
         since = render_instant(view.soft.started_ms)
         found.insert(0, d.AlarmDoc(key="journal", text=view.state.distrust, since=since))
     return tuple(found)
+
+
+def _ahead(view: View) -> str | None:
+    """Hosts that were once told a later time than it is here: a journal from before the clock went on was put back.
+
+    They believe no directive until that time, and only they know it: what they say of it moves nothing here, since one
+    host could push the time of a whole fleet ahead.
+    """
+    told = {h: heard.heartbeat.heard_ms for h, heard in view.soft.hosts.items() if view.roster.admitted(h)}
+    late = sorted(h for h, told_ms in told.items() if told_ms - view.now_ms > limits.ISSUED_AHEAD_MS)
+    if not late:
+        return None
+    most, names = max(told[h] for h in late) - view.now_ms, ", ".join(late[:4]) + (", ..." if len(late) > 4 else "")
+    return (
+        f"{counted(len(late), 'host')} ({names}) once heard a controller's time that is {render_ms(most)} ahead of "
+        "this one's: was the journal put back, or the clock set back? What runs goes on, and they take no command "
+        "until then. Wait, or begin time anew with a new epoch: gridops trust rotate controller --stolen"
+    )
 
 
 def _behind(behind_ms: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gridops.base.errors import Refusal
@@ -93,6 +95,21 @@ def test_the_way_out_of_a_clock_that_ran_ahead_is_one(desk: Desk) -> None:
     assert (
         run(desk.planning.operator(desk.fleet.request("freeze", desk.clock.wall, reason="smoke")))["verb"] == "freeze"
     )
+
+
+def test_hosts_that_heard_a_later_time_than_it_is_are_named_with_the_way_out(desk: Desk) -> None:
+    """A journal from before a step of the clock was put back: nobody here remembers how late it once was."""
+    desk.settle(3)
+    assert "hosts_clock" not in alarms(desk)
+    agent, now = desk.fleet.agents["alpha"], desk.now
+    agent.claims = True
+    agent.session = replace(agent.session, floor_ms=desk.now + HOUR_MS)
+    desk.controller.beat(agent.beat())
+    assert "1 host (alpha) once heard a controller's time that is 60 min ahead" in alarms(desk)["hosts_clock"]
+    assert "gridops trust rotate controller --stolen" in alarms(desk)["hosts_clock"]
+    assert abs(desk.now - now) < 60_000, "what a host says moves nobody's time"
+    desk.clock.pass_by(HOUR_MS)
+    assert "hosts_clock" not in alarms(desk), "it has come"
 
 
 def test_a_request_from_the_future_names_both_times(desk: Desk) -> None:

@@ -324,6 +324,7 @@ WRITERS = {
 }
 """Modules of the two daemons that write into a state folder, and what."""
 ELSEWHERE = {
+    "gridops_agent.account": "the account that the system's service runs as",
     "gridops_agent.keep.unit_files": "drop-ins of systemd, renewed at each start",
     "gridops_agent.life.install": "the agent's own service file",
     "gridops_agent.platform.groups": "control groups, no files",
