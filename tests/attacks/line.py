@@ -12,7 +12,7 @@ from pathlib import Path
 from gridops.base import limits
 from gridops.base.ids import HostId
 from gridops.base.record import to_bytes
-from gridops.protocol.messages import Beat, Facts, JoinRequest
+from gridops.protocol.messages import Beat, Facts, JoinRequest, Rekey
 from gridops.protocol.open import open_directive
 from gridops.trust.envelope import seal
 from gridops.trust.join import join_key, parse_token, request_mac
@@ -26,6 +26,7 @@ from tests.trust import catalogs
 
 HOSTS = ("alpha", "beta")
 NEWCOMER = MachineSigner.from_seed(b"w" * 32)
+NEXT = MachineSigner.from_seed(b"x" * 32)
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Line:
     def steps(self) -> dict[str, object]:
         return {
             "both have spoken": lambda: self.turn(3),
-            "a stranger asked to join": self._join,
+            "a stranger asked to join, and a host for its next key": self._join,
             "a model runs": self._run,
             "all is acknowledged": lambda: self.turn(2),
             "a command was taken back": self._void,
@@ -157,6 +158,22 @@ class Line:
             mac=request_mac(join_key(parsed.secret), parsed.fleet, key, "n" * 24),
         )
         self.desk.controller.join(self.keep("join", "", seal("join", to_bytes(request), NEWCOMER)))
+        self._sign_over("alpha")
+
+    def _sign_over(self, host: str) -> None:
+        """A host asks for its next key, and nobody commits it."""
+        signer, fleet, key = self.places[host].signer, self.fleet.chain.fleet, NEXT.public.text
+        over = Rekey(fleet=fleet, host=HostId(host), host_key=signer.public.text, next_key=key, nonce="r" * 24)
+        request = JoinRequest(
+            fleet=fleet,
+            host=HostId(host),
+            host_key=key,
+            nonce="r" * 24,
+            facts=Facts(devices=(), runtimes=(), agent_version="0.1.0", platform="linux"),
+            mac="",
+            over=self.keep("rekey", host, seal("rekey", to_bytes(over), signer)),
+        )
+        self.desk.controller.join(self.keep("join", host, seal("join", to_bytes(request), NEXT)))
 
     def _apply(self, **names: object) -> None:
         plan = self.desk.proposal()

@@ -22,12 +22,12 @@ from gridops.trust.envelope import MACHINE_KINDS, PERSON_KINDS
 from tests.attacks.line import HOSTS, Line, Message
 from tests.attacks.place import Place, payload_of
 
-KINDS = {"approval", "catalog", "directive", "grant", "heartbeat", "join", "operator", "plan", "receipt", "root",
-         "tls-binding"}  # fmt: skip
-NEVER_SENT = {"join-reply", "qualification", "rekey"}
+KINDS = {"approval", "catalog", "directive", "grant", "heartbeat", "join", "operator", "plan", "receipt", "rekey",
+         "root", "tls-binding"}  # fmt: skip
+NEVER_SENT = {"join-reply", "qualification"}
 STEPS = (
     "both have spoken",
-    "a stranger asked to join",
+    "a stranger asked to join, and a host for its next key",
     "a model runs",
     "all is acknowledged",
     "a command was taken back",

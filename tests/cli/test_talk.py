@@ -77,3 +77,34 @@ def test_a_drain_says_what_it_wrote_before_what_comes_next(fleet, call, monkeypa
     monkeypatch.setattr(Context, "emit", lambda self, forms: order.append("emit"))
     call("-C", fleet, "drain", "alpha", "--reason", "fan alarm")
     assert order == ["emit", "say"]
+
+
+def test_a_key_that_was_signed_over_to_is_admitted_with_the_former_one_beside_it(trusted, call, controller) -> None:
+    former, coming = f"ed25519:{'ab' * 32}", f"ed25519:{'cd' * 32}"
+    entry = {
+        "host": "alpha",
+        "host_key": coming,
+        "fingerprint": f"sha256:{'cd' * 32}",
+        "former": former,
+        "facts": {"platform": "linux-x86_64", "devices": []},
+    }
+    controller.answers["/v1/pending"] = (200, {"pending": [entry]})
+    file = trusted.root / "fleet.d/keys/alpha.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    head = "apiVersion: gridops/v1\nkind: HostKey\nhost: alpha\n"
+    for text in (
+        f"{head}key: ed25519:{'ef' * 32}\n",
+        f"{head}key: {former}\nexpunged: true\n",
+    ):
+        file.write_text(text)
+        refused = call("-C", trusted.root, "host", "admit", "alpha")
+        assert refused.code != 0
+        assert "does not sign over from the key in fleet.d/keys/alpha.yaml" in " ".join(refused.err.split())
+        assert file.read_text() == text
+    file.write_text(f"{head}key: {former}\nprevious: ['ed25519:{'12' * 32}']\n")
+    admitted = call("-C", trusted.root, "host", "admit", "alpha")
+    assert admitted.code == 0, admitted.err
+    assert "its present key signed over to this one" in " ".join(admitted.err.split())
+    said = file.read_text()
+    assert f"key: {coming}" in said
+    assert said.index("12" * 32) < said.index("ab" * 32) < len(said), "the newest of the former ones last"
