@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from gridops.base import limits
 from gridops.base.codes.trust import BAD_SIGNATURE
 from gridops.base.errors import BadSetup, Refusal
 from gridops.controller import views
 from gridops.controller.statedir import NEXT_SEED, NEXT_TLS_CERT, NEXT_TLS_KEY, SEED, TLS_CERT, TLS_KEY
 from gridops.disk.keyring import create_secret
 from gridops.trust import amend
+from gridops.trust.found import renewed_root
 from gridops.trust.keys import MachineSigner
 from gridops.trust.root import Root, RootChain, seal_root, walk
 from gridops.trust.tls import TlsIdentity, self_signed
@@ -206,3 +208,25 @@ def test_a_crash_between_key_and_certificate_is_finished_at_the_next_start(desk:
     desk.start()
     assert shown(desk) == next_tls.cert_pem
     assert "controller_tls" not in desk.state.alarms
+
+
+def test_a_host_that_slept_through_many_roots_walks_them_in_order_so_many_at_a_time(desk: Desk) -> None:
+    desk.settle(2)
+    chain, files = desk.controller.soft.chain, dict[str, str | None]()
+    for _ in range(2 * limits.ROOTS_PER_DIRECTIVE + 3):
+        made = seal_root(renewed_root(chain, desk.now), desk.fleet.root_signer)
+        chain = chain.advance(made)
+        files[f"policies/trust/root/{chain.root.version}.json"] = made
+    desk.commit(files)
+    newest = desk.controller.soft.chain.root.version
+    assert newest == chain.root.version
+    agent = desk.fleet.agents["alpha"]
+    seen = [agent.chain.root.version]
+    for _ in range(3):
+        desk.beat("alpha")
+        assert agent.last is not None
+        assert len(agent.last.roots) <= limits.ROOTS_PER_DIRECTIVE
+        seen.append(agent.chain.root.version)
+    assert seen == [1, 33, 65, newest]
+    desk.beat("alpha")
+    assert agent.last.roots == (), "and none twice"
