@@ -149,7 +149,7 @@ def doctor(ctx: typer.Context) -> int:
 def _roots(context: Context, chain: RootChain, directory: Path) -> None:
     number = chain.root.version
     documents = counted(number, "root document")
-    lines = [f"{ROOTS}: {documents}, each signed by enough people of the one before; fleet {short(chain.fleet, 16)}"]
+    lines = [f"{ROOTS}: {documents}, each signed by enough people of the one before", f"fleet {chain.fleet}"]
     answer: dict[str, object] = {"schema": "gridops.verify/1", "fleet": chain.fleet, "root": number}
     if (directory / DRAFT).exists():
         draft = read_draft(chain, _read(directory / DRAFT))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +22,11 @@ from gridops.trust.keys import MachineSigner, parse_key
 from gridops.trust.tls import TlsIdentity, self_signed
 from gridops_agent import evidence, rekeying
 from gridops_agent.alarms import Alarms
-from gridops_agent.config import read_config, write_config
 from gridops_agent.core.state import Command
 from gridops_agent.ledger import Ledger
-from gridops_agent.shell import Agent
-from tests.agent.desk import Desk, listening
+from tests.agent.desk import Desk
 from tests.agent.site import DAY, Site, pid_of, until, wall_ms
+from tests.agent.test_beats import talking
 
 
 @pytest.fixture(scope="module")
@@ -82,21 +79,10 @@ def fleet(make_site: Any, tls: TlsIdentity) -> Fleet:
     return Fleet(make_site(tls=tls), tls)
 
 
-@asynccontextmanager
-async def talking(fleet: Fleet) -> AsyncIterator[Agent]:
-    async with listening(fleet) as url:
-        fleet.site.config = replace(fleet.site.config, controller=url)
-        write_config(fleet.site.config)
-        async with fleet.site.agent() as agent:
-            agent._loops = [asyncio.ensure_future(w) for w in (agent.talk.run(), agent.watch.run())]
-            await until(lambda: bool(fleet.beats), "a heartbeat")
-            yield agent
-
-
 async def rekey(fleet: Fleet) -> str:
     from gridops_agent.joining import facts_of
 
-    config = read_config(fleet.site.state)
+    config = fleet.site.config
     coming = await rekeying.request(config, fleet.site.chain, await asyncio.to_thread(facts_of, config, "0.1.0"))
     return coming.text
 

@@ -174,7 +174,9 @@ def test_without_a_root_key_at_hand_nothing_is_written(
 
 def test_verify_says_who_signed_whatever_one_has_in_hand(trusted: Trusted, call: Call, tmp_path: Path) -> None:
     root = trusted.root / "policies/trust/root/1.json"
-    assert "1 root document, each signed by enough people" in call("-C", trusted.root, "trust", "verify").out
+    verified = call("-C", trusted.root, "trust", "verify").out
+    assert "1 root document, each signed by enough people" in verified
+    assert f"fleet {chain_of(trusted.root).fleet}\n" in verified, "whole: it is what a person types at a host's console"
     told = call("-C", trusted.root, "trust", "verify", root, "-o", "json").json
     assert (told["kind"], told["signed_by"]) == ("root", ["mira (root)"])
     forged = json.loads(root.read_text())
