@@ -359,6 +359,7 @@ AGENTS = """\b
 Examples:
   gridops trust agents 0.2.0
   gridops trust agents 0.1.0
+  GRIDOPS_KEYS=/media/usb/keys gridops trust agents 0.2.0
 """
 SIGN = """\b
 Examples:
