@@ -102,6 +102,8 @@ class Options:
     """Somebody asks a model; 0: nobody ever does."""
     lose_every_ms: int = 0
     """One host falls silent, and people write it off or expunge its key (`lab.losses`). Not where `talk`."""
+    forecast_every_ms: int = 0
+    """Somebody asks what a forecast would change (`lab.forecasts`). Not where `talk`."""
     scopes: int = 1
     """Hosts and models by turns in so many scopes, each with its own mode, budgets and plans."""
     strike: int = 0
@@ -189,6 +191,8 @@ def _with_more(drawn: Options) -> Options:
     losses = Dice(drawn.seed, "options: losses")
     lose_every_ms = losses.one_of((40_000, 90_000)) if losses.happens(150_000) else 0
     drawn = replace(drawn, scopes=scopes, ask_every_ms=ask_every_ms, lose_every_ms=lose_every_ms)
+    foreseen = Dice(drawn.seed, "options: forecasts").happens(150_000)
+    drawn = replace(drawn, forecast_every_ms=30_000 if foreseen else 0)
     drawn = _restored(_with_rare(drawn))
     dice = Dice(drawn.seed, "options: trust")
     if not dice.happens(250_000):
@@ -221,6 +225,7 @@ def draw_talk(seed: int) -> Options:
         bad_commit_ppm=0,
         storm_every_ms=0,
         lose_every_ms=0,
+        forecast_every_ms=0,
         chaos_ms=60_000,
         heal_ms=150_000,
         hosts=dice.between(1, 3),

@@ -16,6 +16,7 @@ from gridops.controller.service import Controller
 from gridops.lab.broken import Broken
 from gridops.lab.callers import Callers
 from gridops.lab.dice import Dice
+from gridops.lab.forecasts import Forecasts
 from gridops.lab.head import Head
 from gridops.lab.head import Surroundings as HeadSurroundings
 from gridops.lab.host import SIGNED_CONTEXT
@@ -39,6 +40,7 @@ class World(Stage):
         self.nemesis.every(self.options.apply_after_ms, self.people.look, always=True)
         self.nemesis.every(self.options.storm_every_ms, self.people.storm)
         self.nemesis.every(self.options.lose_every_ms, Losses(self.people, self).lose)
+        self.nemesis.every(self.options.forecast_every_ms, Forecasts(self.head).ask)
         if self.options.restore_every_ms:
             older = Older(self.head, Dice(self.options.seed, "older journals"), self.forget)
             self.nemesis.every(self.options.restore_every_ms, older.restore)

@@ -18,7 +18,7 @@ from gridops.lab import disk, host, strikes, work
 from gridops.lab.options import Options, calm, draw, draw_talk
 from gridops.lab.run import run
 from gridops.model.snapshot import ResidencyState
-from gridops.planner import actions, check
+from gridops.planner import actions, check, targets
 from gridops.planner import signed as signed_by
 from gridops.planner.budgets import Circumstances
 from gridops.protocol import fence, outbox
@@ -110,6 +110,12 @@ def older(seed: int) -> Options:
     few = replace(draw(seed), hosts=2, profiles=2, lying=0, scopes=1, commit_every_ms=20_000, chaos_ms=150_000)
     steady = replace(few, clock_step_every_ms=0, freeze_every_ms=0, zombie_ppm=0, lose_every_ms=0)
     return replace(steady, restore_every_ms=30_000, automatic=True)
+
+
+def foreseen(seed: int) -> Options:
+    """Hosts with room, and forecasts that are wrong ten times over."""
+    few = replace(calm(draw(seed)), hosts=4, profiles=2, host_mib=3072, lying=0, laptops=0, scopes=1, chaos_ms=60_000)
+    return replace(few, forecast_every_ms=5_000, lose_every_ms=0)
 
 
 def test_acting_before_the_intent_is_kept_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,3 +391,13 @@ def test_a_journal_that_is_older_than_its_hosts_and_goes_on_is_noticed(monkeypat
 def test_a_head_that_an_older_journal_does_not_take_over_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "relearn", lambda known, heartbeat, term=None: replace(known, obeyed=heartbeat.term))
     assert found("S1", "S5", "S6", "L1", "L4", of=older)
+
+
+def test_demand_that_goes_beyond_what_a_file_allows_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = targets.Sizes.of
+
+    def unbounded(self: targets.Sizes, profile: Any, *given: Any) -> Any:
+        return of(self, replace(profile, replicas_max=99), *given)
+
+    monkeypatch.setattr(targets.Sizes, "of", unbounded)
+    assert found("S15", of=foreseen)

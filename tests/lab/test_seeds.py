@@ -21,6 +21,59 @@ BATCH = range(1, 25)
 """Always the same, so that a change that breaks a rule is told from a new finding: `python -m gridops.lab` hunts."""
 
 
+MET_BY_FLEETS = {
+    "a fleet was rebuilt",
+    "a fleet was restored from an old journal",
+    "a forecast asked for a replica",
+    "a forecast let a replica go",
+    "a forecast was wrong ten times over",
+    "a host came back that was written off",
+    "a host was expunged while a command was unknown",
+    "a host was written off while a command was unknown",
+    "a machine slept",
+    "agent crash",
+    "controller crash",
+    "failed no_artifact",
+    "failed start_failed",
+    "kept alive",
+    "not_admitted",
+    "open intent at a start",
+    "replayed",
+    "stale_session",
+}
+MET_BY_TALKS = {
+    "a machine slept",
+    "a running load was taken back",
+    "a withdrawal came in time",
+    "a withdrawal came too late",
+    "a woken controller found that it may write no more",
+    "failed interrupted",
+    "failed release_stuck",
+    "open intent at a start",
+    "rebuilt",
+    "refused not_drained",
+    "restored from an old journal",
+    "stale_session",
+}
+REFUSED = {"bad_envelope", "bad_signature", "wrong_kind", "not_canonical", "bad_schema", "wrong_fleet", "wrong_host"}
+REFUSED |= {"wrong_host_key", "stale_term", "term_jump", "gap", "not_yet", "expired", "stale_session"}
+"""What hosts refuse, checks 1 to 9; `duplicate` and `fork` stop a host until people act."""
+MET_IN_WORSE = REFUSED | {
+    "a budget held something back",
+    "a caller was let in",
+    "a crash at a commit that was not written",
+    "a crash at a commit that was written",
+    "a grant was over, and given again",
+    "a plan was superseded while it was carried out",
+    "a thief passed older documents on",
+    "an approval was over when it came",
+    "the branch is rewound",
+    "the front says model_draining",
+    "the last one that serves was kept until another did",
+    "two controllers answered",
+}
+
+
 def told() -> list[tuple[str, str]]:
     """Runs that once broke a rule, with one line of prose each."""
     lines = (line.rpartition(" | ") for line in SEEDS.read_text().splitlines() if line and not line.startswith("#"))
@@ -31,6 +84,7 @@ def worse(seed: int) -> Options:
     """Everything that is rare, all at once, in a short run."""
     rare = replace(draw(seed), chaos_ms=120_000, hosts=2 + seed % 2, profiles=2, disruptions=1, lying=0, host_mib=3072)
     rare = replace(rare, forger_ppm=200_000, twins_ppm=1_000_000, zombie_ppm=500_000, controller_crash_ppm=20_000)
+    rare = replace(rare, restore_every_ms=0)
     rare = replace(rare, ask_every_ms=1_000, late_approval_ppm=300_000, automatic=seed % 3 > 0, rollouts_ppm=500_000)
     return replace(rare, signed_commits=True, pusher_every_ms=40_000, commit_every_ms=20_000, bad_commit_ppm=100_000)
 
@@ -50,7 +104,7 @@ def test_a_batch_holds_and_meets_what_a_batch_must_meet() -> None:
     broken = [ran for ran in runs if ran.broken is not None]
     assert not broken, words(broken[0])
     seen = {name for ran in runs for name in ran.tally}
-    assert {"stale_session", "replayed", "kept alive", "agent crash", "open intent at a start"} <= seen
+    assert seen >= MET_BY_FLEETS, MET_BY_FLEETS - seen
 
 
 def test_a_batch_of_the_talk_meets_what_a_batch_must_meet() -> None:
@@ -58,54 +112,29 @@ def test_a_batch_of_the_talk_meets_what_a_batch_must_meet() -> None:
     broken = [ran for ran in runs if ran.broken is not None]
     assert not broken, words(broken[0])
     seen = {name for ran in runs for name in ran.tally}
-    assert {
-        "a withdrawal came in time",
-        "a withdrawal came too late",
-        "a running load was taken back",
-        "a woken controller found that it may write no more",
-        "a machine slept",
-        "failed interrupted",
-        "open intent at a start",
-        "refused not_drained",
-        "restored from an old journal",
-        "rebuilt",
-        "stale_session",
-    } <= seen
+    assert seen >= MET_BY_TALKS, MET_BY_TALKS - seen
 
 
 def test_a_batch_in_worse_weather_meets_what_a_batch_must_meet() -> None:
     """What hosts refuse (B5, checks 1 to 9), what holds plans back, and what overtakes what."""
-    runs = [run(worse(seed)) for seed in range(1, 31)]
+    runs = [run(worse(seed)) for seed in range(5, 35)]
     broken = [ran for ran in runs if ran.broken is not None]
     assert not broken, words(broken[0])
     seen = {name for ran in runs for name in ran.tally}
-    refused = {"bad_envelope", "bad_signature", "wrong_kind", "not_canonical", "wrong_fleet", "wrong_host"}
-    refused |= {"wrong_host_key", "stale_term", "term_jump", "gap", "not_yet", "expired", "stale_session"}
-    assert refused <= seen, refused - seen
-    met = {
-        "a budget held something back",
-        "a caller was let in",
-        "a crash at a commit that was not written",
-        "a crash at a commit that was written",
-        "a grant was over, and given again",
-        "a plan was superseded while it was carried out",
-        "an approval was over when it came",
-        "the branch is rewound",
-        "the front says model_draining",
-        "the last one that serves was kept until another did",
-        "two controllers answered",
-    }
-    assert met <= seen, met - seen
+    assert seen >= MET_IN_WORSE, MET_IN_WORSE - seen
 
 
-@pytest.mark.parametrize("options", [draw(7), worse(4)], ids=["usual", "worse"])
-def test_the_same_seed_is_the_same_run_under_another_hash_seed(options: Options) -> None:
-    line = written(options)
+ALIKE = (draw(7), draw(8), worse(4), *(draw_talk(seed) for seed in range(1, 7)))
+"""Of both worlds, with most that can happen in them."""
+
+
+def test_the_same_seed_is_the_same_run_under_another_hash_seed() -> None:
+    lines = [written(options) for options in ALIKE]
     way = "from gridops.lab.options import read; from gridops.lab.run import run"
-    print_ = f"{way}; print(run(read({line!r})).fingerprint)"
+    print_ = f"{way}; print(*(run(read(line)).fingerprint for line in {lines!r}))"
     env = {**os.environ, "PYTHONHASHSEED": "4711"}
     there = subprocess.run([sys.executable, "-c", print_], env=env, capture_output=True, text=True, check=True)
-    assert there.stdout.strip() == run(options).fingerprint
+    assert there.stdout.split() == [run(options).fingerprint for options in ALIKE]
 
 
 @pytest.mark.parametrize("options", [draw(3), draw_talk(3)], ids=["full", "talk"])
