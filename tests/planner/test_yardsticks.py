@@ -18,7 +18,7 @@ import pytest
 
 from bench import openb, robust
 from bench.optimum import gap_percent, names, run
-from bench.yard import cluster, exact, kept
+from bench.yard import cluster, columns, exact, kept
 from bench.yard.instance import Instance, Machine, Model, named
 from bench.yard.judge import Score, Wrong, score
 from bench.yard.pods import Through, WholePlans, inputs, name_of
@@ -52,6 +52,14 @@ def test_an_instance_is_the_published_one_on_every_machine(name: str) -> None:
     if REFERENCE.exists():
         found.add(fingerprint(reference(name)))
     assert found == {DIGESTS[name]}
+
+
+@pytest.mark.parametrize("rules", exact.ALL_RULES, ids=lambda r: r.name)
+@pytest.mark.parametrize("name", ["16x8@1#0", "16x8@1.3#4"])
+def test_whole_contents_of_hosts_bound_the_optimum_and_are_a_placement(name: str, rules: exact.Rules) -> None:
+    best, found = kept.load()[f"{name} {rules.name}"], columns.solve(named(name), rules)
+    assert found.bound <= best.unmet <= found.unmet
+    assert found.unmet - found.bound <= 1 + 0.01 * named(name).total_weight
 
 
 @pytest.mark.parametrize("rules", exact.ALL_RULES, ids=lambda r: r.name)
