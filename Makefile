@@ -35,7 +35,7 @@ checks: venv     ## ruff, mypy --strict, import contracts
 	@$(PY) -m mypy
 	@$(PY) -c 'from importlinter.cli import lint_imports_command as run; run()'
 
-soak: venv       ## the long run: SEEDS of the simulator, each durable step of it, then every failpoint, damaged file and kill (half an hour)
+soak: venv       ## the long run: SEEDS of the simulator, each durable step of it, then every failpoint, damaged file and kill (over an hour)
 	@$(PY) -m gridops.lab --talk $(FIRST) $$(($(SEEDS) * 4 / 5))
 	@$(PY) -m gridops.lab $(FIRST) $$(($(SEEDS) / 5))
 	@for story in 2 3; do $(PY) -m gridops.lab --every-write $$story || exit 1; done

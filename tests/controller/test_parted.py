@@ -16,6 +16,17 @@ from gridops.protocol.messages import GrantMode, Outcome
 from tests.controller.fleet import DEFAULT, HOSTS, Desk, Fleet, profile
 from tests.controller.test_reconcile import WIDE, started
 
+DRAIN = "apiVersion: gridops/v1\nkind: Drain\nhost: {host}\nreason: new fans\nby: mira\nuntil: 2030-01-01T00:00:00Z\n"
+
+
+def falls_silent(desk: Desk, host: HostId) -> None:
+    silent = desk.fleet.agents.pop(host)
+    for _ in range(4):
+        desk.clock.pass_by(5_000)
+        desk.beat()
+        desk.pass_()
+    desk.fleet.agents[host] = silent
+
 
 def under_way(desk: Desk) -> HostId:
     """A model is applied, and the host that is to have it has fallen silent with a command that never ended."""
@@ -25,12 +36,7 @@ def under_way(desk: Desk) -> HostId:
     desk.apply()
     desk.settle(2)
     host = next(a.host for a in desk.fleet.agents.values() if a.open)
-    silent = desk.fleet.agents.pop(host)
-    for _ in range(4):
-        desk.clock.pass_by(5_000)
-        desk.beat()
-        desk.pass_()
-    desk.fleet.agents[host] = silent
+    falls_silent(desk, host)
     assert desk.book().under_way is not None
     return host
 
@@ -140,3 +146,26 @@ def test_no_end_waits_for_an_end_that_was_asked_of_a_host_that_is_gone(
     desk.settle()
     assert not other.replicas()
     desk.controller.close()
+
+
+@pytest.mark.parametrize("part", PARTINGS)
+def test_an_apply_ends_where_the_seat_of_a_move_is_gone_and_its_source_waits_for_it(
+    desk: Desk, part: Callable[[Desk, HostId], None]
+) -> None:
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    source, target = sorted(desk.fleet.agents, key=lambda h: not desk.fleet.agents[h].replicas())
+    desk.commit({f"fleet.d/drains/{source}.yaml": DRAIN.format(host=source)})
+    desk.settle(2)
+    desk.fleet.agents[target].room.slow.add("warm")
+    desk.apply()
+    desk.settle(3)
+    falls_silent(desk, target)
+    assert desk.book().under_way is not None
+    part(desk, target)
+    del desk.fleet.agents[target]
+    desk.settle(2)
+    assert desk.book().under_way is None, "nothing will ever stand there, and the end of the old one waits for it"
+    assert desk.book().applies[-1].outcome == "failed"
+    assert desk.ready() == ["coder/1"]

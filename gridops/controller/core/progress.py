@@ -89,6 +89,12 @@ def _lost(decision: Decision, apply: Apply, lost: GivenUp) -> Progress:
     return Progress(decision, StepState.FAILED, "given up", host, known)
 
 
+def _nowhere(decision: Decision, apply: Apply, host: HostId) -> Progress:
+    """Where it was to stand is no host of ours any more: whatever waits for it there would wait for ever."""
+    lost = Failure(host, "start", "given up", None, f"{host} was taken out of the fleet or written off", apply.moved_ms)
+    return Progress(decision, StepState.FAILED, "given up", host, lost)
+
+
 def _gave_up(lines: tuple[Progress, ...], apply: Apply) -> tuple[r.GaveUp, ...]:
     """What failed without a command that did: not among the failures of the apply yet."""
     return tuple(
@@ -112,6 +118,8 @@ def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Ros
         return Progress(decision, StepState.RUNNING, _PHASES[going.body.action.kind], going.body.host)
     if failure is not None:
         return Progress(decision, StepState.FAILED, f"{failure.kind} {failure.outcome}", failure.host, failure)
+    if decision.target is not None and parted(rights.state, decision.target.host):
+        return _nowhere(decision, apply, decision.target.host)
     rest = [s for s in outcome.steps if _is_of(rights, decision, s.action)]
     action = rest[0].action if rest else None
     no = may_end(rights, action, view[0].report(action.host)) if isinstance(action, Drain | Unload) else None
