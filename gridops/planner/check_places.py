@@ -13,12 +13,14 @@ from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
 from gridops.model.fleet import Host, HostClass
 from gridops.model.plan import Assignment, Launch
 from gridops.model.profile import Profile
-from gridops.model.snapshot import HostState, Ownership
+from gridops.model.snapshot import HostState, Ownership, Residency, ResidencyState
 from gridops.planner.check_seats import bounds, known_needs, made_by, ram_of
 from gridops.planner.check_view import View
 
 REPLACE_AFTER_MS = 600_000
 """A person's machine of which no file says it is missed after so long."""
+RUNS = (ResidencyState.READY, ResidencyState.WARMING, ResidencyState.LOADING, ResidencyState.OFFLOADED)
+"""What may be taken up: it serves, or is about to."""
 POORLY = (HostState.PAUSED, HostState.UNHEALTHY, HostState.QUARANTINED)
 
 
@@ -117,13 +119,24 @@ def stood(view: View, host: HostId) -> Sequence[Assignment]:
     return [*before, *(a for a in found if a.replica not in known)]
 
 
+def leaving(view: View, host: HostId) -> list[Residency]:
+    """What runs there, is in no plan so far, and is taken up by this one as a replica that stands elsewhere."""
+    here = {a.replica for a in stood(view, host)}
+    found = []
+    for r in view.live(host):
+        a = view.placed.get(r.replica) if r.replica is not None and r.ownership is Ownership.MANAGED else None
+        if a is not None and a.seat.host != host and a.replica not in here and view.former(a) is None:
+            found.append(r)
+    return [r for r in found if r.state in RUNS]
+
+
 def crowded(view: View, host: HostId) -> bool:
     """Some device has less memory than those who stood there may take, at most, with what nobody can stop."""
     declared = view.hosts.get(host)
     if declared is None:
         return False
     here, ram = stood(view, host), ram_of(view, host)
-    held = [r for r in view.strangers(host) if r.ownership is Ownership.MANAGED]
+    held = [r for r in view.strangers(host) if r.ownership is Ownership.MANAGED] + leaving(view, host)
     for device in declared.devices:
         raw, _, share = bounds(view, host, device)
         parts = [_most(view, a, device.id, ram) for a in here]
@@ -149,7 +162,8 @@ def _most(view: View, a: Assignment, device: DeviceId, ram: DeviceId | None) -> 
 def full(view: View, profile: Profile, host: HostId) -> bool:
     """More stood there than the host, the profile or its company allow."""
     declared = view.hosts.get(host)
-    present = [a.profile for a in stood(view, host)] + [r.profile for r in view.strangers(host)]
+    present = [a.profile for a in stood(view, host)]
+    present += [r.profile for r in (*view.strangers(host), *leaving(view, host))]
     most = declared.max_replicas if declared is not None else None
     if most is not None and len(present) > most:
         return True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gridops.base.codes import placement as codes
 from gridops.base.ids import HostId, PersonName, ProfileName
 from gridops.model.fleet import Drain
@@ -61,6 +63,22 @@ def test_what_is_adopted_on_a_host_that_is_drained_keeps_its_number_elsewhere() 
     (moved,) = [d for d in made.decisions if d.replica == "c/3"]
     assert (moved.kind, moved.cause.kind) == (DecisionKind.PLACE, CauseKind.DRAIN)
     assert sorted(a.replica for a in made.placement) == ["c/1", "c/3"]
+
+
+@pytest.mark.parametrize(("gib", "most"), [(8, 1), (14, 2)], ids=["one per host", "too little memory"])
+def test_what_is_adopted_where_there_is_no_room_for_it_beside_another_goes_elsewhere(gib: int, most: int) -> None:
+    wanted = profile("c", 2, gib=gib, max_per_host=most)
+    fleet = converged(wanted)
+    assert fleet.parent is not None
+    first, second = fleet.parent.placement
+    both = tuple(r for report in fleet.reports.values() for r in report.residencies)
+    lost = fleet.but(parent=replace(fleet.parent, placement=(first,)))
+    lost = lost.reporting(second.seat.host, residencies=()).reporting(first.seat.host, residencies=both)
+    (decision,) = lost.plan().decisions
+    assert (decision.kind, decision.replica) == (DecisionKind.PLACE, "c/2")
+    assert decision.cause.kind is (CauseKind.POLICY if most == 1 else CauseKind.UNHEALTHY)
+    assert decision.target is not None
+    assert decision.target.host != first.seat.host
 
 
 def test_a_change_moves_nothing_where_the_new_command_fits_beside_the_old() -> None:
