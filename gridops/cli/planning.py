@@ -35,7 +35,7 @@ from gridops.planner.check import check
 from gridops.planner.declared import declared_snapshot
 from gridops.planner.planner import Inputs
 from gridops.planner.planner import plan as make_plan
-from gridops.planner.world import GivenUp, Stray
+from gridops.planner.world import GivenUp, Stray, supposing
 
 CONTROLLER_TIMEOUT_S = 3.0
 AGAINST = ("auto", "live", "state", "declared")
@@ -181,7 +181,16 @@ def from_base(place: Place, base: Intent, scope: ScopeName, seen: Seen, now_ms: 
     """The same world as if the intent of another commit were in force: a plan from it shows what a change brings."""
     if scope not in base.desired.scopes:
         return seen
-    return replace(seen, targets={scope: plan_scope(place, base, scope, seen, now_ms)})
+    then = supposing(inputs_of(place, base, scope, seen, now_ms), plan_scope(place, base, scope, seen, now_ms))
+    assert then.parent is not None  # the plan that was just made
+    return replace(
+        seen,
+        targets={scope: then.parent},
+        waiting={},
+        given_up={scope: then.given_up or ()},
+        strays={scope: then.strays},
+        under_way=then.under_way,
+    )
 
 
 def applied(place: Place, scope: ScopeName) -> Plan | None:

@@ -22,6 +22,7 @@ from gridops.model.profile import Profile
 from gridops.planner.check import check
 from gridops.planner.planner import Inputs
 from gridops.planner.planner import plan as make_plan
+from gridops.planner.world import supposing
 
 MORE = 2
 """So many replicas more than its file asks for a model may have by demand."""
@@ -53,7 +54,8 @@ class Forecasts:
             if asked is not None:
                 question = self._foreseen(asked)
                 # If that were in force, and nobody asked for anything any more:
-                self._judge(replace(question, parent=self._judge(question), waiting=None, forecast=_nothing(question)))
+                then = supposing(question, self._judge(question))
+                self._judge(replace(then, forecast=_nothing(question)))
 
     def _foreseen(self, asked: Inputs) -> Inputs:
         desired = asked.intent.desired

@@ -21,7 +21,7 @@ from gridops.model.policy import BudgetPolicy, PriceCeiling
 from gridops.model.snapshot import Ownership
 from gridops.planner.check import check
 from gridops.planner.planner import Recall, plan
-from gridops.planner.world import Inputs
+from gridops.planner.world import Inputs, supposing
 
 TRIALS = 10
 """Halvings, so exact up to a thousand price steps. Double: exact for any prices; half: coarse beyond 32 steps."""
@@ -146,7 +146,7 @@ class _Search:
             for report in self._trials.inputs.snapshot.hosts
         )
         bare = replace(self._trials.inputs.snapshot, hosts=hosts)
-        anew = replace(self._trials.inputs, snapshot=bare, parent=None, waiting=None, given_up=())
+        anew = supposing(replace(self._trials.inputs, snapshot=bare), None)
         trials = _Trials(anew, self._ceiling)
         found = Counter(split_replica(r)[0] for r in trials.standing(ENDLESS))
         found.subtract(split_replica(r)[0] for r in trials.standing(self._ceiling.max_per_hour_micro))

@@ -7,7 +7,7 @@ The nouns that every step reads, and the moment that ages are judged at. Made on
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
@@ -166,6 +166,21 @@ class World:
         return self.inputs.snapshot.source is SnapshotSource.DECLARED
 
 
+def supposing(inputs: Inputs, parent: Plan | None) -> Inputs:
+    """The question as it would be if another plan were in force.
+
+    What waits, was given up or runs beside is so by the plan that is in force now. The other one has decided about it
+    already, or wants it: asked again, its decisions would have no difference behind them. What is being started is
+    started for the other plan too where it leaves the replica on its host.
+    """
+    going = inputs.under_way & {replica for replica, _ in _hosts(inputs.parent) & _hosts(parent)}
+    return replace(inputs, parent=parent, waiting=None, given_up=(), strays=(), under_way=going)
+
+
 def clock(inputs: Inputs) -> int:
     """The moment that ages are judged at: stored state is taken at the age of its observation."""
     return inputs.snapshot.observed_ms if inputs.snapshot.source is SnapshotSource.STATE else inputs.now_ms
+
+
+def _hosts(plan: Plan | None) -> set[tuple[ReplicaId, HostId]]:
+    return {(a.replica, a.seat.host) for a in plan.placement} if plan is not None else set()

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from ruamel.yaml import YAML
 
+from gridops.base.ids import Digest
 from gridops.base.record import from_data, to_data
 from gridops.cli import exits
 from gridops.cli.output import Context
@@ -25,7 +26,15 @@ from gridops.files.write import write_host_key
 from gridops.model.fleet import DeviceKind, HostKey
 from gridops.model.plan import Cause, CauseKind, Decision, DecisionKind, Plan, Seat
 from gridops.model.policy import ActionClass, Risk
-from gridops.model.snapshot import DeviceReport, HostReport, Snapshot, SnapshotSource
+from gridops.model.snapshot import (
+    DeviceReport,
+    HostReport,
+    Ownership,
+    Residency,
+    ResidencyState,
+    Snapshot,
+    SnapshotSource,
+)
 from gridops.planner.declared import declared_snapshot
 
 NOW = 1_795_943_220_000
@@ -317,6 +326,42 @@ def test_what_stays_is_explained_by_the_plan_in_force_whose_name_other_commands_
     assert f"smollm: 1 replica, plan {name} in force" in call("explain", "-C", trusted.root, "smollm").out
     trusted.write(target)
     assert call("plans", "show", "-C", trusted.root, name).code == 0
+
+
+def test_a_pull_request_shows_nothing_that_is_asked_without_it(trusted, call, git, controller) -> None:
+    """What was given up, and what runs beside the plan: another commit in force would have decided about both."""
+    admit(trusted, git)
+    answer_live(trusted, controller)
+    made = call("plan", "-C", trusted.root, "-o", "json").json
+    target = from_data(Plan, {name: made[name] for name in to_data(from_data(Plan, _record(made)))})
+    answer_live(trusted, controller, target)
+    _, document = controller.answers["/v1/snapshot"]
+    (placed,) = target.placement
+    other = next(h for h in document["snapshot"]["hosts"] if h["host"] != placed.seat.host)
+    copy = Residency(
+        profile=placed.profile,
+        state=ResidencyState.READY,
+        ownership=Ownership.MANAGED,
+        replica=placed.replica,
+        incarnation=Digest("sha256:" + "7" * 64),
+        identity=placed.launch,
+        devices=placed.seat.devices,
+    )
+    other["residencies"] = [to_data(copy)]
+    cause = to_data(Cause(kind=CauseKind.INTENT, detail="it was decided and never done"))
+    told = {
+        "given_up": [{"field": "process", "old": "never started", "new": "started again"}],
+        "strays": [{"field": "process", "old": f"{other['host']} 77777777", "new": "ended"}],
+    }
+    source = {"host": other["host"], "devices": ["cpu0"]}
+    for what, (was,) in told.items():
+        row = {"replica": placed.replica, "profile": placed.profile, "seat": source, "cause": cause}
+        row["was"] = was if what == "given_up" else [was]
+        document["circumstances"] = [{"scope": "default", what: [row]}]
+        whole = call("plan", "-C", trusted.root, "-o", "json").json
+        assert [d["kind"] for d in whole["decisions"]] == ["place" if what == "given_up" else "remove"]
+        change = call("plan", "-C", trusted.root, "--base", "HEAD", "-o", "json")
+        assert (change.code, change.json["decisions"]) == (exits.OK, []), what
 
 
 def test_what_fails_to_start_again_and_again_is_said_where_it_is_explained(trusted, call, git, controller) -> None:

@@ -7,15 +7,17 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.codes import placement as codes
-from gridops.base.ids import HostId, ProfileName, ReplicaId
+from gridops.base.ids import HostId, ProfileName, ReplicaId, short
 from gridops.model.fleet import Drain
-from gridops.model.plan import DecisionKind
+from gridops.model.plan import Cause, CauseKind, Change, DecisionKind, Seat
 from gridops.model.policy import BudgetPolicy, PriceCeiling, ScopeBudgets
 from gridops.model.profile import PlacementRules
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.check import check
+from gridops.planner.planner import plan
 from gridops.planner.price_preview import TRIALS, Preview, preview, sentences
-from tests.planner.fleet import GIB, NOW, SCOPE, Fleet, decisions, host, profile
+from gridops.planner.world import Stray
+from tests.planner.fleet import GIB, NOW, SCOPE, Fleet, decisions, digest, host, profile
 
 CENT = 10_000
 
@@ -207,6 +209,25 @@ def test_below_what_is_spent_a_ceiling_removes_nothing_and_says_what_would_not_c
             "1 of c, 1 of d would stand nowhere (GO527)"
         ),
     )
+
+
+def test_what_runs_beside_the_plan_hides_nothing_of_what_would_not_come_back() -> None:
+    """Everybody's processes are gone in that question, so there is none to be ended."""
+    fleet = fleet_of(80, 80, most=160, replicas=2)
+    placed = fleet.applied(fleet.plan()).but(more=ceiling(100))
+    (process, *_) = placed.snapshot().hosts[0].residencies
+    copy = replace(process, replica=ReplicaId("c/9"), incarnation=digest("another"), device_bytes=GIB)
+    running = placed.reporting("h0", residencies=(process, copy))
+    still = Cause(kind=CauseKind.INTENT, detail="still runs on h0, and the plan in force has no c/9")
+    ended = Change(field="process", old=f"h0 {short(digest('another'))}", new="ended")
+    seat = Seat(host=HostId("h0"), devices=copy.devices)
+    asked = replace(running.inputs(), strays=(Stray(ReplicaId("c/9"), copy.profile, seat, still, (ended,)),))
+    made = plan(asked)
+    assert check(made, asked) == ()
+    assert decisions(made) == ["remove c/9 h0"]
+    found = preview(asked, made)
+    assert found is not None
+    assert found.beyond == (("c", 1),)
 
 
 def test_a_preview_changes_no_plan_and_its_work_is_bounded() -> None:
