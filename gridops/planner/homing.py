@@ -33,8 +33,47 @@ def send_home(draft: Draft) -> None:
 
 
 def stay_after_all(draft: Draft, left: Sequence[Item]) -> tuple[Item, ...]:
-    """Of those without a seat, let who gave way stay where nobody came after all. Returns the others."""
-    return tuple(i for i in left if not (gave_way(i.origin, i.cause) and comes_back(draft, i.origin)))
+    """Of those without a seat, let who gave way stay where nobody came after all, or only one of its like. Returns the
+    others, and who is without a seat in its stead."""
+    others = list[Item]()
+    for item in left:
+        if not gave_way(item.origin, item.cause):
+            others.append(item)
+        elif not comes_back(draft, item.origin):
+            others.append(_instead_of(draft, item) or item)
+    return tuple(others)
+
+
+def _instead_of(draft: Draft, item: Item) -> Item | None:
+    """Nobody gives way to its own like: it stays, the one that was moved to its home takes the seat of one that is new,
+    and that one looks for a seat. None where there are no such two, or where its home has no room for it."""
+    assert item.origin is not None, "who gave way stood somewhere"
+    home, launch, board = item.origin.host, item.origin.launch, draft.board
+    alike = sorted((s for s in draft.of(item.profile.name) if s.launch == launch), key=_by_name)
+    pinned = {i.replica for i in draft.items if i.pin is not None}
+    new = next((s for s in alike if s.origin is None and s.cause and s.assignment.replica not in pinned), None)
+    came = next((s for s in alike if _was_moved(s) and s.assignment.seat.host == home), None)
+    here = new if new is not None and new.assignment.seat.host == home else came
+    if new is None or here is None or (here.origin is not None and here.origin.host == new.assignment.seat.host):
+        return None
+    name, at = here.assignment.replica, new.assignment.seat.host
+    mine, theirs = board.hosts[home].desired[name], board.hosts[at].desired[new.assignment.replica]
+    draft.lift(name, comes=True)
+    if not comes_back(draft, item.origin):
+        board.put(home, mine)
+        draft.give(here)
+        return None
+    if here is not new:
+        draft.lift(new.assignment.replica)
+        board.put(at, theirs._replace(replica=name))
+        draft.give(Seated(replace(new.assignment, replica=name), new.launch, here.origin, here.cause))
+    draft.choices = [c for c in draft.choices if c.replica not in (name, new.assignment.replica)]
+    assert new.cause is not None, "it is new"
+    return Item(new.assignment.replica, item.profile, new.cause)
+
+
+def _by_name(seated: Seated) -> tuple[object, ...]:
+    return replica_key(seated.assignment.replica)
 
 
 def comes_back(draft: Draft, origin: Incumbent | None) -> bool:

@@ -167,6 +167,52 @@ def test_who_gave_way_to_somebody_who_came_stays_away() -> None:
     assert where(draft) == {"x/1": "ant"}
 
 
+def test_nobody_gives_way_to_somebody_new_of_its_kind() -> None:
+    was = profile("c", gib=14)
+    draft = drafted(was, wanted=(replace(was, replicas_min=2, replicas_max=2),))
+    item = displaced(draft)
+    sit(draft, "c/2", "ant", NEW)
+    (left,) = stay_after_all(draft, (item,))
+    assert (left.replica, left.cause, left.origin) == ("c/2", NEW, None)
+    assert where(draft) == {"c/1": "ant"}
+    assert draft.seats[ReplicaId("c/1")].cause is None
+    assert not draft.board.hosts[HostId("ant")].leaving
+
+
+def crossed(*, pin: str | None = None) -> tuple[Draft, Item]:
+    """c/1 gave way on ant to c/2, which x moved from bee, while c/3, which is new, has a seat on cat."""
+    was, hosts = profile("c", 2, gib=14), (*HOSTS, host("cat", rack="r3"))
+    start = Fleet(hosts=hosts[:2], profiles=(was,))
+    more = replace(was, replicas_min=3, replicas_max=3)
+    fleet = start.applied(start.plan()).but(hosts=hosts, profiles=(more, profile("x", gib=14)))
+    world = look(fleet.inputs())
+    draft = begin(world, choose(world, gather(world)))
+    if pin is not None:
+        draft.items = [i._replace(pin=HostId(pin)) for i in draft.items]
+    item = displaced(draft)
+    sit(draft, "c/2", "ant", MOVED)
+    sit(draft, "x/1", "bee", NEW)
+    sit(draft, "c/3", "cat", NEW)
+    return draft, item
+
+
+def test_nobody_gives_way_to_its_like_that_was_moved_while_one_that_is_new_has_a_seat() -> None:
+    draft, item = crossed()
+    (left,) = stay_after_all(draft, (item,))
+    assert (left.replica, left.cause, left.origin) == ("c/3", NEW, None)
+    assert where(draft) == {"c/1": "ant", "c/2": "cat", "x/1": "bee"}
+    assert draft.seats[ReplicaId("c/2")].cause == MOVED
+    assert set(draft.board.hosts[HostId("cat")].desired) == {"c/2"}
+    assert set(draft.board.hosts[HostId("ant")].desired) == {"c/1"}
+
+
+def test_whom_a_pin_asks_for_gives_its_seat_to_nobody() -> None:
+    draft, item = crossed(pin="cat")
+    before = boards(draft), where(draft)
+    assert stay_after_all(draft, (item,)) == (item,)
+    assert (boards(draft), where(draft)) == before
+
+
 @pytest.mark.parametrize(("gib", "home"), [(8, "ant"), (9, "bee")])
 def test_who_would_come_back_to_where_another_has_to_run_twice_stays_away(gib: float, home: str) -> None:
     """All would fit in the end. But until d has changed it runs twice, and counted on the place that c left."""
