@@ -154,7 +154,7 @@ def began(host: Host, event: Began, now_ms: int) -> Answer:
         case Drain():
             return _drain(host, action, command, now_ms)
         case Unload():
-            return host, (Act(event.body),)
+            return _unload(host, action, now_ms), (Act(event.body),)
         case Operate():
             return _operate(host, action, command, now_ms)
         case _:
@@ -181,6 +181,19 @@ def _drain(host: Host, drain: Drain, command: Command, now_ms: int) -> Answer:
         host = touch(replace(host, held=put(host.held, held.body, held)), held.warm.devices)
         host = _counted(host, command, now_ms)
     return host, (Act(body), BeatSoon())
+
+
+def _unload(host: Host, unload: Unload, now_ms: int) -> Host:
+    """From here on it is told to end. One that failed stays failed for as long as its process lives: that is the
+    evidence, and what lets it be stopped without waiting for work that it may never finish."""
+    held = host.held.get(unload.incarnation)
+    if held is None:
+        return host
+    ending = replace(held, to_end=True, retry_at_ms=None, offload=False)
+    if held.state in (ResidencyState.DRAINING, ResidencyState.FAILED):
+        return replace(host, held=put(host.held, held.body, ending))
+    ending = replace(ending, state=ResidencyState.DRAINING, since_ms=now_ms)
+    return touch(replace(host, held=put(host.held, held.body, ending)), held.warm.devices)
 
 
 def _counted(host: Host, command: Command, now_ms: int) -> Host:

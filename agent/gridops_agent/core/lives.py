@@ -59,7 +59,7 @@ def listed(host: Host, event: Listed, now_ms: int) -> Answer:
     """Ready. If this was the warm command's first start, that command has succeeded."""
     held = host.held[event.body]
     # A drain may have begun while it was starting: then it is up, and still not to be used.
-    draining = held.state is ResidencyState.DRAINING
+    draining = held.state is ResidencyState.DRAINING or held.to_end
     state = ResidencyState.DRAINING if draining else ResidencyState.READY
     host = _set(
         host,
@@ -81,7 +81,7 @@ def listed(host: Host, event: Listed, now_ms: int) -> Answer:
 
 
 def died(host: Host, event: Died, now_ms: int) -> Answer:
-    """The process is gone. What has been applied is kept alive; what drains or never came up is not."""
+    """The process is gone. What has been applied is kept alive; what drains, is to end or never came up is not."""
     if event.body not in host.held:
         return host, ()
     held = host.held[event.body]
@@ -102,6 +102,9 @@ def died(host: Host, event: Died, now_ms: int) -> Answer:
 
 
 def _kept_alive(host: Host, held: Held, why: str, now_ms: int) -> Answer:
+    if held.to_end:  # its unload may have failed: it has ended all the same, as it was told to
+        gone = replace(held, state=ResidencyState.DRAINING, code=None, detail=told(f"{why}; it was told to end"))
+        return touch(_set(host, gone), held.warm.devices), _NEWS
     verdict = keepalive.after_death(held, now_ms)
     if isinstance(verdict, keepalive.GivenUp):
         failed = replace(
@@ -181,6 +184,8 @@ def proved(host: Host, event: Proved, now_ms: int) -> Answer:
     held = replace(host.held[event.body], since_ms=now_ms, code=None, detail="proved again")
     if held.state is ResidencyState.DRAINING:
         return _set(host, held), _NEWS
+    if held.to_end:
+        return touch(_set(host, replace(held, state=ResidencyState.DRAINING)), held.warm.devices), _NEWS
     held = replace(held, state=ResidencyState.WARMING)
     return touch(_set(host, held), held.warm.devices), (AwaitListed(event.body), *_NEWS)
 
@@ -241,7 +246,9 @@ def _interrupted(host: Host, body: Digest, now_ms: int) -> Answer:
     action = host.commands[body].body.action
     if isinstance(action, Unload) and host.commands[body].began_ms is not None:
         target = host.held.get(action.incarnation)
-        if target is None or (target.handle is None and target.state is ResidencyState.DRAINING):
+        doubted = target is not None and target.code == codes.NOT_OURS.code
+        empty = target is None or (target.handle is None and target.state is ResidencyState.DRAINING)
+        if empty and not doubted:
             return ended(host, Ended(body, Outcome.SUCCEEDED, detail="proved after a restart of the agent"), now_ms)
     detail = "the agent stopped before this command had an outcome; it is not run again by itself"
     return ended(host, Ended(body, Outcome.FAILED, codes.INTERRUPTED.code, detail), now_ms)

@@ -81,6 +81,8 @@ class Held:
     detail: str | None = None
     offload: bool = False
     """Its memory is being given back: it takes nothing new and its engine is stopped, whatever happens in between."""
+    to_end: bool = False
+    """An unload of it began: whatever became of that, it is not kept alive any more and takes nothing new."""
     stood_ms: int | None = None
     """Since when it was ready before its memory was given back: back again, it is as old as it was."""
     renamed: tuple[ReplicaId, ProfileName] | None = None
