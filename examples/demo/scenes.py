@@ -25,6 +25,7 @@ from gridops.cli.output import Context
 from gridops.protocol.binding import open_binding
 from gridops.protocol.messages import TlsBinding
 from gridops.trust.keys import parse_key
+from gridops.trust.tls import fingerprint
 
 TEMPLATE = Path(__file__).resolve().parent.parent / "quickstart"
 HOSTS = ("alpha", "beta")
@@ -181,7 +182,7 @@ def approval(story: Story) -> None:
 def completion(story: Story) -> None:
     """5. The model answers through the front, and through the front only."""
     stage, front = story.stage, story.front()
-    stage.say(f"  front {front.url}, certificate {front.fingerprint[:16]}... (signed by the host)")
+    stage.say(f"  front {front.url}, certificate {fingerprint(front.certificate)[:16]}... (signed by the host)")
     text = text_of(front.ask(MODEL, "What is the capital of France? Answer in one sentence."))
     if not text:
         raise NotReal("the model answered with no text")

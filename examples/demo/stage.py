@@ -164,7 +164,7 @@ class Stage:
             if process.poll() is not None:
                 raise NotReal(f"{name} ended by itself with {process.returncode}\n{self.tail(name)}")
 
-    def until(self, what: str, probe: Callable[[], T], seconds: float = 30) -> T:
+    def until(self, what: str, probe: Callable[[], T | None], seconds: float = 30) -> T:
         """Wait until `probe` answers something true; its last answer is the evidence when it never does."""
         deadline, last = time.monotonic() + seconds, "no answer yet"
         while time.monotonic() < deadline:

@@ -1,10 +1,9 @@
 """The batch of 300 seeds that a test run goes through: which of them nobody has run yet.
 
-The 240 of the talk are new with each commit, named by the tree that is checked out: hunts of thousands found nothing in
-them. The 60 of whole fleets are by themselves always the same, so that a change that breaks a rule is told from a new
-finding: of new whole fleets hunts find one in some hundreds that breaks a rule. GRIDOPS_LAB_BATCH=commit makes both
-new, GRIDOPS_LAB_BATCH=held neither. The run says the number of its batch: GRIDOPS_LAB_BATCH=NUMBER plays it again
-anywhere, in both worlds.
+They are new with each commit, named by the tree that is checked out, so the same tree always runs the same ones.
+GRIDOPS_LAB_BATCH=held runs those that are always the same instead, by which a change that breaks a rule is told from a
+finding that is older. The run says the number of its batch: GRIDOPS_LAB_BATCH=NUMBER plays it again anywhere, in both
+worlds.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ SPAN = 1_000_000
 HERE = Path(__file__).parent
 
 
-def _batch(by_itself: str) -> int | None:
+def _batch() -> int | None:
     """The number of a new batch; None for the seeds that hold."""
-    asked = os.environ.get("GRIDOPS_LAB_BATCH", "") or by_itself
+    asked = os.environ.get("GRIDOPS_LAB_BATCH", "") or "commit"
     return int(asked) % SPAN if asked.isdigit() else _of_the_tree() if asked == "commit" else None
 
 
@@ -41,24 +40,21 @@ def _of_the_tree() -> int | None:
     return int(tree.stdout[:12], 16) % SPAN
 
 
-NEW = {TALKS: _batch("commit"), FLEETS: _batch("held")}
-"""By the first of the seeds that hold: the batch that is run instead of them."""
+NEW = _batch()
+"""The batch that is run instead of the seeds that hold."""
 
 
 def header() -> str:
     """One line for the top of a test run."""
-    talks, fleets = NEW[TALKS], NEW[FLEETS]
-    if talks is None:
+    if NEW is None:
         return "lab: the 300 seeds that hold (new ones with each commit: GRIDOPS_LAB_BATCH=commit)"
-    what = "240 new seeds of the talk, 60 whole fleets that hold" if fleets is None else "300 new seeds"
-    return f"lab: batch {talks}, {what} (the same ones again: GRIDOPS_LAB_BATCH={talks})"
+    return f"lab: batch {NEW}, 300 new seeds (the same ones again: GRIDOPS_LAB_BATCH={NEW})"
 
 
 def seeds(held: int, count: int, part: int) -> range:
     """`count` seeds of the batch; each part gives others. `held` is the first of those that hold. No new batch shares
     a seed with another one, nor with small numbers."""
-    batch = NEW[held]
-    first = held if batch is None else (SPAN + batch) * 1_000
+    first = held if NEW is None else (SPAN + NEW) * 1_000
     return range(first + part * count, first + (part + 1) * count)
 
 

@@ -42,15 +42,11 @@ def test_a_batch_is_played_again_by_its_number() -> None:
     assert asked_for("4711") == f"{words} {new} {new}"
 
 
-def test_the_batch_of_a_commit_is_named_by_its_tree_and_is_new_for_the_talk_by_itself() -> None:
+def test_the_batch_of_a_commit_is_named_by_its_tree_and_is_run_unless_another_is_asked_for() -> None:
     git = ["git", "rev-parse", "HEAD^{tree}"]
     tree = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     number = int(tree[:12], 16) % 1_000_000
-    assert asked_for("commit") == asked_for(str(number))
-    first = (1_000_000 + number) * 1_000
-    by_itself = asked_for("")
-    assert by_itself.startswith(f"lab: batch {number}, 240 new seeds of the talk, 60 whole fleets that hold")
-    assert by_itself.endswith(f"{held(first)} {held(FLEETS)}")
+    assert asked_for("") == asked_for("commit") == asked_for(str(number))
 
 
 def test_what_holds_is_run_where_that_is_asked_for_and_where_there_is_no_git(tmp_path: Path) -> None:
