@@ -95,14 +95,17 @@ class Draft:
             self.give(Seated(origin.assignment, origin.launch, origin))
 
     def may_return(self, origin: Incumbent) -> bool:
-        """Its old place was not given to others meanwhile: it could stand there again if it lost its new one."""
+        """Its old place was not given to others meanwhile: it could stand there again if it lost its new one.
+
+        Beside those who stand there as they stood, it may as before; beside one that came, or that changes in place,
+        only where there is room for both.
+        """
         board = self.board.hosts.get(origin.host)
         if board is None or origin.verdict is Verdict.RELEASE:
             return True
         others = (self.seats[r] for r in board.desired if r != origin.replica)
-        return all(s.origin is not None and s.origin.host == origin.host for s in others) or admits(
-            board, origin.claim, self.world
-        )
+        as_before = all(s.origin is not None and s.assignment == s.origin.assignment for s in others)
+        return as_before or admits(board, origin.claim, self.world)
 
     def sit(self, item: Item, host: HostId, offer: Offer, launch: Launch) -> None:
         """Give the item the seat on offer; where it stood before is left."""

@@ -140,6 +140,24 @@ def test_who_made_room_for_one_is_not_sent_back_there_for_the_next() -> None:
     assert [u.replica for u in made.report.unplaced] == ["draw/2"]
 
 
+def test_nobody_returns_to_beside_one_that_changes_there_and_counted_on_its_place() -> None:
+    """`grows/1` wants ant for itself, and starts anew there; who left for that is not sent back for others' sake."""
+    ant = HostId("ant")
+    grows = profile("grows", gib=5, downtime=Downtime.NEVER, placement=PlacementRules(pins=(ant,)))
+    leaves = profile("leaves", gib=14, placement=PlacementRules(allow_hosts=(ant,)))
+    fleet = converged(grows, leaves, hosts=(host("ant"), host("bee", (16,))))
+    alone = replace(
+        grows,
+        priority=50,
+        configs=(config("grows-q4", 5, context=2048),),
+        colocation=Colocation(max=1),
+    )
+    two = profile("small", gib=5, priority=50), profile("large", gib=10)
+    made = fleet.but(profiles=(alone, *two, replace(leaves, placement=PlacementRules()))).plan()
+    assert seats(made) == {"grows/1": "ant", "leaves/1": "bee"}
+    assert [u.replica for u in made.report.unplaced] == ["large/1", "small/1"]
+
+
 def test_nothing_is_started_beside_a_process_of_its_own_that_nobody_can_vouch_for() -> None:
     """The card is gone, and whether its process is, nobody can say: no second one comes to the host's memory."""
     both = (config("c-q4", 6, backends=("cuda", "cpu")),)
