@@ -131,15 +131,20 @@ async def test_a_runtime_that_cannot_be_asked_proves_nothing(
     async with boxed.agent() as agent:
         body = await warmed(agent, boxed)
         await agent.effects.settled()
-        boxes.runtime.broken |= dict.fromkeys(("inspect", "containers"), hangs_up)
-        await agent.watch.look()
-        assert (held_of(agent, body).state, held_of(agent, body).code) == (ResidencyState.FAILED, "not_ours")
-        made = await done(agent, boxed, boxed.unload(body, force=True))
-        assert made.outcome is Outcome.FAILED, "nothing is unloaded on no word"
-        assert boxes.runtime.only().running
-        boxes.runtime.broken.clear()
-        await agent.watch.look()
-        await until(lambda: held_of(agent, body).state is ResidencyState.READY, "the runtime is back")
+        for told_to_end in (False, True):
+            boxes.runtime.broken |= dict.fromkeys(("inspect", "containers"), hangs_up)
+            await agent.watch.look()
+            assert (held_of(agent, body).state, held_of(agent, body).code) == (ResidencyState.FAILED, "not_ours")
+            if told_to_end:
+                made = await done(agent, boxed, boxed.unload(body, force=True))
+                assert made.outcome is Outcome.FAILED, "nothing is unloaded on no word"
+                assert boxes.runtime.only().running
+            boxes.runtime.broken.clear()
+            await agent.watch.look()
+            back = ResidencyState.DRAINING if told_to_end else ResidencyState.READY
+            await until(lambda state=back: held_of(agent, body).state is state, "the runtime is back")
+        made = await done(agent, boxed, boxed.unload(body))
+        assert made.outcome is Outcome.SUCCEEDED, "what was told to end serves no more, and ends when it can be proved"
 
 
 async def test_a_container_whose_labels_are_not_ours_is_never_touched(boxes: Server, boxed: Site) -> None:

@@ -187,14 +187,19 @@ async def test_a_systemd_that_cannot_be_asked_proves_nothing(machine: Machine) -
     async with machine.site.agent() as agent:
         body = await warmed(agent, machine.site)
         await agent.effects.settled()
-        (machine.bin / "no-bus").touch()
-        await agent.watch.look()
-        assert (held_of(agent, body).state, held_of(agent, body).code) == (ResidencyState.FAILED, "not_ours")
-        made = await done(agent, machine.site, machine.site.unload(body, force=True))
-        assert made.outcome is Outcome.FAILED
-        (machine.bin / "no-bus").unlink()
-        await agent.watch.look()
-        await until(lambda: held_of(agent, body).state is ResidencyState.READY)
+        for told_to_end in (False, True):
+            (machine.bin / "no-bus").touch()
+            await agent.watch.look()
+            assert (held_of(agent, body).state, held_of(agent, body).code) == (ResidencyState.FAILED, "not_ours")
+            if told_to_end:
+                made = await done(agent, machine.site, machine.site.unload(body, force=True))
+                assert made.outcome is Outcome.FAILED
+            (machine.bin / "no-bus").unlink()
+            await agent.watch.look()
+            back = ResidencyState.DRAINING if told_to_end else ResidencyState.READY
+            await until(lambda state=back: held_of(agent, body).state is state)
+        made = await done(agent, machine.site, machine.site.unload(body))
+        assert made.outcome is Outcome.SUCCEEDED, "what was told to end serves no more, and ends when it can be proved"
 
 
 async def test_what_does_not_stop_is_killed_by_systemd(machine: Machine) -> None:
