@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from gridops.base.codes.placement import MASS_STALE
 from gridops.base.record import to_bytes
 from gridops.controller.core.propose import inputs
 from gridops.lab.broken import Broken
@@ -99,10 +100,16 @@ class Forecasts:
         return made
 
     def _inside(self, made: Plan, question: Inputs) -> None:
-        """No model has more replicas than it may, and none that should stand is let go for want of demand."""
+        """No model has more replicas than it may, and none that should stand is let go for want of demand.
+
+        While many hosts are silent at once nothing is taken away, so that there may be as many as there were.
+        """
         placed = Counter(a.profile for a in made.placement)
+        kept = any(MASS_STALE.code in note for note in made.report.notes)
+        before = Counter(a.profile for a in question.parent.placement) if kept and question.parent else Counter[str]()
         for profile in question.intent.desired.profiles:
-            if profile.scope == question.scope and placed[profile.name] > profile.replicas_max:
+            most = max(profile.replicas_max, before[profile.name])
+            if profile.scope == question.scope and placed[profile.name] > most:
                 raise Broken("S15", f"by a forecast {profile.name} has {placed[profile.name]} replicas")
         stand = {p.name for p in question.intent.desired.profiles if p.replicas_min}
         for d in made.decisions:
