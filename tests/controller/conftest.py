@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attacks.desk import SignedDesk
 from tests.controller.fleet import Desk, Fleet
 
 
@@ -21,5 +22,13 @@ def desk(fleet: Fleet) -> Iterator[Desk]:
     """A controller on a fleet of two admitted hosts and one profile, in mode recommend."""
     fleet.begin()
     made = Desk(fleet)
+    yield made
+    made.controller.close()
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> Iterator[SignedDesk]:
+    """A controller on a fleet whose commits are signed."""
+    made = SignedDesk.opened(tmp_path)
     yield made
     made.controller.close()

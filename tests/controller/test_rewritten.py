@@ -1,0 +1,158 @@
+"""A branch that people rewrote on purpose: where its line begins anew, who may say so, and how often that counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gridops.base.errors import Refusal
+from gridops.base.ids import CommitId
+from gridops.trust import amend
+from tests.attacks.desk import JON, SignedDesk
+from tests.builders.commits import unsigned
+from tests.controller.fleet import NOW
+
+
+def rewritten(desk: SignedDesk, message: bytes = b"history as it should have been\n") -> CommitId:
+    """People rewrote all of it: an unsigned line with the same trust, which git says begins elsewhere."""
+    tree = desk.writer.tree_with({"README.md": "as it should have been\n"})
+    older = desk.writer.object("commit", unsigned([], tree=tree, message=message))
+    return desk.writer.commit(unsigned([older], tree=tree, message=b"the newest of it\n"))
+
+
+def anew(desk: SignedDesk, begin: str, *, by: Any = None, signer: Any = None) -> CommitId:
+    """The document that lets the line begin there, in a commit of a change key."""
+    files = desk.next_root(amend.beginning_anew(desk.chain, CommitId(begin), NOW), *((by,) if by else ()))
+    return desk.writer.push(files, signer or desk.mira)
+
+
+def test_a_branch_that_people_rewrote_is_taken_when_the_roots_people_say_where_it_begins(signed: SignedDesk) -> None:
+    desk = signed
+    desk.writer.push({"README.md": "a password\n"}, desk.mira)
+    desk.look()
+    before = desk.force
+    begin = rewritten(desk)
+    desk.look()
+    assert (desk.force, "commit_off_line" in desk.alarm()) == (before, True)
+    made = anew(desk, begin)
+    desk.writer.push({"README.md": "no password\n"}, desk.mira)
+    desk.look()
+    assert desk.force == desk.writer.tip != made
+    assert not desk.alarm()
+    assert "root 3 lets the line begin anew" in desk.state.alarms["history_rewritten"].text, "people are told of it"
+    desk.writer.push({"README.md": "as ever\n"}, desk.mira)
+    desk.look()
+    assert desk.force == desk.writer.tip
+    assert "history_rewritten" not in desk.state.alarms
+    desk.writer.push({"README.md": "anybody\n"}, None)
+    desk.look()
+    assert "commit_unsigned" in desk.alarm(), "the level is on as before"
+
+
+def test_what_was_said_once_lets_nobody_wind_the_new_line_back(signed: SignedDesk) -> None:
+    desk = signed
+    made = anew(desk, rewritten(desk))
+    desk.look()
+    assert desk.force == made
+    good = desk.writer.push({"README.md": "later\n"}, desk.mira)
+    desk.look()
+    desk.writer.git("update-ref", "refs/heads/main", made)
+    desk.look()
+    assert (desk.force, "commit_rewound" in desk.alarm()) == (good, True)
+    desk.writer.push({"README.md": "beside\n"}, desk.mira)
+    desk.look()
+    assert (desk.force, "commit_off_line" in desk.alarm()) == (good, True)
+    # Nor with the next document, whatever it is about: where the line begins is said anew or not at all.
+    assert desk.chain.root.from_commit is not None
+    later = desk.next_root(desk.added("jon", JON))
+    desk.writer.git("update-ref", "refs/heads/main", made)
+    desk.writer.push(later, desk.mira)
+    desk.look()
+    assert (desk.force, "commit_off_line" in desk.alarm()) == (good, True)
+
+
+def _older_trust(desk: SignedDesk) -> None:
+    old = desk.force
+    desk.writer.push(desk.next_root(desk.added("jon", JON)), desk.mira)
+    desk.look()
+    tree = desk.writer.git("rev-parse", f"{old}^{{tree}}")
+    begin = desk.writer.commit(unsigned([], tree=tree))
+    texts = {f"policies/trust/root/{n}.json": text for n, text in enumerate(desk.roots, 1)}
+    desk.writer.push(texts | desk.next_root(amend.beginning_anew(desk.chain, begin, NOW)), desk.mira)
+
+
+def _elsewhere(desk: SignedDesk) -> None:
+    other = rewritten(desk)
+    rewritten(desk, b"and another one\n")
+    desk.writer.push({"README.md": "x\n"}, desk.mira)
+    anew(desk, other)
+
+
+def _unsigned_behind(desk: SignedDesk) -> None:
+    anew(desk, rewritten(desk))
+    desk.writer.push({"README.md": "x\n"}, None)
+
+
+def _own_key(desk: SignedDesk) -> None:
+    begin = rewritten(desk)
+    root = replace(amend.beginning_anew(desk.chain, begin, NOW), roles=desk.added("jon", JON).roles)
+    desk.writer.push(desk.next_root(root), JON)
+
+
+NOT_SO = {
+    "a key that is no root key": (lambda d: anew(d, rewritten(d), by=JON), "commit_off_line"),
+    "an unsigned commit with the document": (
+        lambda d: d.writer.push(d.next_root(amend.beginning_anew(d.chain, rewritten(d), NOW)), None),
+        "commit_unsigned",
+    ),
+    "an unsigned commit after it": (_unsigned_behind, "commit_unsigned"),
+    "a commit that is not there": (lambda d: (rewritten(d), anew(d, "0" * 39 + "1")), "commit_off_line"),
+    "a commit of another line": (_elsewhere, "commit_off_line"),
+    "older documents of trust": (_older_trust, "trust_documents"),
+    "a key that the document itself brings": (_own_key, "commit_own_key"),
+}
+
+
+@pytest.mark.parametrize("what", NOT_SO)
+def test_a_line_begins_anew_nowhere_else_and_for_nobody_else(signed: SignedDesk, what: str) -> None:
+    deed, code = NOT_SO[what]
+    deed(signed)
+    signed.look()
+    assert code in signed.alarm()
+    assert signed.force not in (signed.writer.tip, None)
+    assert signed.chain.root.from_commit is None
+
+
+def test_commits_that_nobody_signed_may_be_vouched_for_where_they_stand(signed: SignedDesk) -> None:
+    desk = signed
+    merged = desk.writer.push({"README.md": "merged by the forge's button\n"}, None)
+    desk.look()
+    assert "commit_unsigned" in desk.alarm()
+    anew(desk, merged)
+    desk.look()
+    assert desk.force == desk.writer.tip
+
+
+def test_a_controller_without_memory_begins_a_rewritten_branch_where_it_begins(signed: SignedDesk) -> None:
+    desk = signed
+    anew(desk, rewritten(desk))
+    good = desk.writer.push({"README.md": "later\n"}, desk.mira)
+    desk.look()
+    desk.controller.close()
+    for file in desk.fleet.state.glob("*"):
+        if file.is_file():
+            file.unlink()
+    desk.start()
+    assert (desk.force, desk.alarm()) == (good, "")
+    bad = desk.writer.push({"README.md": "theirs\n"}, None)
+    desk.look()
+    assert desk.force == good != bad
+
+
+def test_a_line_begins_anew_only_where_commits_are_signed() -> None:
+    from tests.protocol.build import CHAIN
+
+    with pytest.raises(Refusal, match="need no signature"):
+        amend.beginning_anew(CHAIN, CommitId("a" * 40), NOW)
