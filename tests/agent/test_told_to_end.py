@@ -107,6 +107,23 @@ def test_an_unload_that_the_agent_did_not_survive_told_it_to_end_too(story: Stor
     taken_back(story, body)
 
 
+def test_an_unload_whose_memory_was_not_seen_to_come_back_before_the_agent_stopped_has_not_succeeded(
+    story: Story,
+) -> None:
+    """Its process is gone. What it held stays counted, and keeps its device closed for starts, until it is seen free."""
+    body = story.ready()
+    story.tell(Ended(story.begun(story.drain_of(body)), Outcome.SUCCEEDED))
+    unload = story.begun(story.unload_of(body))
+    story.tell(Stopping(body, OWED))
+    story.restart(all=Found(gone=True))
+    assert story.said(unload) == (Outcome.FAILED, "interrupted")
+    held = story.host.held[body]
+    assert (held.state, held.handle, held.owed) == (DRAINING, None, OWED)
+    story.tell(Released(body))
+    at_rest(story, body)
+    taken_back(story, body)
+
+
 def test_memory_that_comes_back_late_brings_nobody_back_who_was_told_to_end(story: Story) -> None:
     body = failed(story)
     story.tell(Stopping(body, OWED))

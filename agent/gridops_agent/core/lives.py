@@ -243,14 +243,16 @@ def _resume(host: Host, body: Digest, found: Found, now_ms: int) -> Answer:
 
 def _interrupted(host: Host, body: Digest, now_ms: int) -> Answer:
     """An open command without a process of its own to prove it. An unload whose residency is proved empty succeeded."""
+    detail = "the agent stopped before this command had an outcome; it is not run again by itself"
     action = host.commands[body].body.action
     if isinstance(action, Unload) and host.commands[body].began_ms is not None:
         target = host.held.get(action.incarnation)
         doubted = target is not None and target.code == codes.NOT_OURS.code
         empty = target is None or (target.handle is None and target.state is ResidencyState.DRAINING)
-        if empty and not doubted:
+        if empty and target is not None and target.owed:
+            detail = "its process is gone, and that its memory came back was not seen before the agent stopped"
+        elif empty and not doubted:
             return ended(host, Ended(body, Outcome.SUCCEEDED, detail="proved after a restart of the agent"), now_ms)
-    detail = "the agent stopped before this command had an outcome; it is not run again by itself"
     return ended(host, Ended(body, Outcome.FAILED, codes.INTERRUPTED.code, detail), now_ms)
 
 
