@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gridops.base.errors import Refusal
 from gridops.base.ids import CommitId
+from gridops.controller.rebuild import rebuild
+from gridops.controller.start import ground, opening
 from gridops.trust import amend
 from tests.attacks.desk import JON, SignedDesk
 from tests.builders.commits import unsigned
-from tests.controller.fleet import NOW
+from tests.controller.fleet import NOW, FakeClock
 
 
 def rewritten(desk: SignedDesk, message: bytes = b"history as it should have been\n") -> CommitId:
@@ -156,3 +160,21 @@ def test_a_line_begins_anew_only_where_commits_are_signed() -> None:
 
     with pytest.raises(Refusal, match="need no signature"):
         amend.beginning_anew(CHAIN, CommitId("a" * 40), NOW)
+
+
+def test_a_lost_journal_and_an_older_one_take_a_rewritten_branch_too(signed: SignedDesk, tmp_path: Path) -> None:
+    """The note of what was in force may stand on the old line or on the new one: the root's people have said."""
+    desk = signed
+    desk.controller.close()
+    kept = shutil.copytree(desk.fleet.state, tmp_path / "kept")
+    anew(desk, rewritten(desk))
+    good = desk.writer.push({"README.md": "later\n"}, desk.mira)
+    for journal in desk.fleet.state.glob("journal*"):
+        journal.unlink()
+    found = ground(desk.fleet.path)
+    assert rebuild(found, opening(found, desk.fleet.state, FakeClock())).commit == good
+    for journal in kept.glob("journal*"):
+        shutil.copy(journal, desk.fleet.state)
+    desk.start()
+    desk.look()
+    assert (desk.force, desk.alarm()) == (good, "")
