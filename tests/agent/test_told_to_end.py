@@ -110,7 +110,7 @@ def test_an_unload_that_the_agent_did_not_survive_told_it_to_end_too(story: Stor
 def test_an_unload_whose_memory_was_not_seen_to_come_back_before_the_agent_stopped_has_not_succeeded(
     story: Story,
 ) -> None:
-    """Its process is gone. What it held stays counted, and keeps its device closed for starts, until it is seen free."""
+    """Its process is gone. What it held stays counted and keeps its device closed for starts until it is seen free."""
     body = story.ready()
     story.tell(Ended(story.begun(story.drain_of(body)), Outcome.SUCCEEDED))
     unload = story.begun(story.unload_of(body))
