@@ -112,6 +112,17 @@ def test_hosts_that_heard_a_later_time_than_it_is_are_named_with_the_way_out(des
     assert "hosts_clock" not in alarms(desk), "it has come"
 
 
+def test_a_host_that_people_expunged_alarms_nobody_about_its_time(desk: Desk) -> None:
+    desk.settle(3)
+    agent = desk.fleet.agents["alpha"]
+    agent.claims = True
+    agent.session = replace(agent.session, floor_ms=desk.now + HOUR_MS)
+    desk.controller.beat(agent.beat())
+    assert "hosts_clock" in alarms(desk)
+    desk.commit({"fleet.d/keys/alpha.yaml": desk.fleet.key_file("alpha") + "expunged: true\n"})
+    assert "hosts_clock" not in alarms(desk)
+
+
 def test_a_request_from_the_future_names_both_times(desk: Desk) -> None:
     with pytest.raises(Refusal) as no:
         run(desk.planning.operator(desk.fleet.request("freeze", desk.now + HOUR_MS, reason="smoke")))
