@@ -16,8 +16,8 @@ from gridops.files.trusted import CATALOG
 from gridops.footprint.need import Need, UnknownNeed, need
 from gridops.model.catalog import Catalog, Entry, Files, Slot
 from gridops.model.intent import Desired
-from gridops.model.plan import Launch
 from gridops.model.profile import Config, Profile
+from gridops.planner.eligible import launch_of
 from gridops.trust.catalog import Start, content, starts
 
 MARGIN_PPM = 100_000
@@ -110,17 +110,7 @@ def _configs(desired: Desired) -> Iterator[tuple[Profile, Config]]:
 def _starts(profile: Profile, config: Config, takes: Need) -> Iterator[Start]:
     """Each way in which a plan may start it: on devices of their own, and on those that are the host's RAM."""
     for backend in config.backends:
-        launch = Launch(
-            profile=profile.name,
-            config=config.name,
-            engine=config.engine,
-            backend=backend,
-            artifact=config.artifact,
-            context=config.context,
-            lanes=config.lanes,
-            devices=config.devices,
-            args=config.args,
-        )
+        launch = launch_of(profile, config, backend)
         yield Start(launch, config.devices.count, takes.device_bytes, takes.host_bytes)
         yield Start(launch, config.devices.count, takes.device_bytes + takes.host_bytes, 0)
 

@@ -16,14 +16,20 @@ from tests.controller.fleet import AUTOMATIC, Desk, FakeClock, Fleet, mode, prof
 from tests.controller.replayed import same
 
 
-@pytest.mark.parametrize("lose", ["sqlite only", "sqlite and its log", "nothing"])
-def test_a_rebuild_from_git_restarts_no_engine(fleet: Fleet, lose: str) -> None:
+def written(fleet: Fleet) -> Desk:
+    """A controller whose plan was applied and stands in git."""
     fleet.begin()
     desk = Desk(fleet)
     desk.settle(2)
     desk.apply()
     desk.settle()
     desk.project()
+    return desk
+
+
+@pytest.mark.parametrize("lose", ["sqlite only", "sqlite and its log", "nothing"])
+def test_a_rebuild_from_git_restarts_no_engine(fleet: Fleet, lose: str) -> None:
+    desk = written(fleet)
     desk.commit({"policies/mode.yaml": AUTOMATIC, "profiles.d/coder.yaml": profile(replicas=2)})
     desk.settle()
     desk.project()
@@ -52,12 +58,7 @@ def test_a_rebuild_from_git_restarts_no_engine(fleet: Fleet, lose: str) -> None:
 
 def test_a_rebuild_adopts_what_automatic_mode_did_after_the_last_document(fleet: Fleet) -> None:
     """Git is one batch behind: the replica that no document knows is kept, not removed and not doubled."""
-    fleet.begin()
-    desk = Desk(fleet)
-    desk.settle(2)
-    desk.apply()
-    desk.settle()
-    desk.project()
+    desk = written(fleet)
     desk.commit({"policies/mode.yaml": AUTOMATIC, "profiles.d/coder.yaml": profile(replicas=2)})
     desk.settle()
     assert desk.ready() == ["coder/1", "coder/2"]
@@ -89,12 +90,7 @@ def test_what_was_applied_after_the_last_document_is_offered_again_and_costs_not
 
 def test_a_rebuilt_controller_plans_nothing_until_the_hosts_it_has_forgotten_had_time_to_speak(fleet: Fleet) -> None:
     """The host that runs what no document knows speaks last: its replica is neither moved nor doubled."""
-    fleet.begin()
-    desk = Desk(fleet)
-    desk.settle(2)
-    desk.apply()
-    desk.settle()
-    desk.project()
+    desk = written(fleet)
     everything = mode("{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, rebalance, remove]}}")
     desk.commit({"policies/mode.yaml": everything, "profiles.d/second.yaml": profile("second")})
     desk.settle()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from gridops.controller.service import state_dir
 from gridops.controller.statedir import StateDir
 from gridops.controller.writer import Writer
 from gridops.disk.keyring import read_secret
-from gridops.protocol.messages import Term
 from gridops.store.errors import Damaged
 from gridops.store.journal import Journal
 from gridops.trust.keys import MachineSigner, parse_key
@@ -37,6 +36,7 @@ from gridops_agent.ledger_rows import Identity
 from gridops_agent.life.left import has_left
 from gridops_agent.overrides import stands
 from gridops_agent.statefolder import spare_roots
+from tests.builders.reading import Reading
 
 CONTROLLER, AGENT = "controller", "agent"
 REFUSED = "refused, naming the file"
@@ -90,20 +90,6 @@ def _journal(folder: Path, path: Path) -> Any:
         return writer.replay(), pack(writer.state), [(row.n, row.digest) for row in journal.replay()]
     finally:
         journal.close()
-
-
-@dataclass
-class Reading:
-    """The right to write, as a reader has it: no term is taken."""
-
-    journal: Any
-    term: Term = field(default_factory=lambda: Term(epoch=1, counter=1))
-
-    def raise_above(self, counter: int) -> Term:
-        raise AssertionError
-
-    def close(self) -> None:
-        return None
 
 
 def _controller_key(folder: Path, path: Path) -> Any:

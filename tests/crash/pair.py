@@ -42,6 +42,7 @@ from gridops_agent.platform import here
 from gridops_agent.platform.base import Process
 from gridops_agent.statefolder import keep_roots
 from tests.agent.site import free_ports, wall_ms
+from tests.builders.reading import Reading
 from tests.builders.tiny_gguf import Made
 from tests.controller.fleet import Fleet, mode, profile
 from tests.crash.zygote import Nursery
@@ -384,27 +385,13 @@ def _alike(state: Path) -> None:
     found, terms = [], list[Term]()
     for _ in range(2):
         journal = Journal.open(state / "journal.sqlite")
-        writer = Writer(_Reading(journal))
+        writer = Writer(Reading(journal))
         writer.replay()
         found.append(json.dumps(pack(writer.state), sort_keys=True))
         terms = [row.term for row in journal.replay()]
         journal.close()
     assert found[0] == found[1]
     assert terms == sorted(terms, key=lambda t: (t.epoch, t.counter))
-
-
-@dataclass
-class _Reading:
-    """The right to write, as a reader has it: the term stays."""
-
-    journal: Any
-    term: Term = field(default_factory=lambda: Term(epoch=1, counter=1))
-
-    def raise_above(self, counter: int) -> Term:
-        raise AssertionError
-
-    def close(self) -> None:
-        return None
 
 
 def _once(pair: Pair, kept: tuple[Receipt, ...], bodies: dict[int, str]) -> None:

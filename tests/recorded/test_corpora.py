@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from gridops.protocol.messages import Term
 from gridops.store.journal import Entry, Journal
 from gridops.trust.envelope import open_envelope
 from gridops.trust.keys import parse_key
+from tests.builders.reading import Reading
 from tests.recorded.write import HERE, SIGNED, WIRE, called, forms, payload, reached, values_of_enums
 
 CORPORA = sorted(path.name for path in HERE.iterdir() if (path / "journal.json").exists())
@@ -36,20 +36,6 @@ def corpus(name: str, part: str) -> Any:
 def test_there_are_corpora() -> None:
     """One for each release, and none is ever taken away or changed."""
     assert CORPORA == ["before-0.1.0"]
-
-
-@dataclass
-class Replaying:
-    """The right to write, as a reader has it."""
-
-    journal: Any
-    term: Term = field(default_factory=lambda: Term(epoch=1, counter=1))
-
-    def raise_above(self, counter: int) -> Term:
-        raise AssertionError
-
-    def close(self) -> None:
-        return None
 
 
 def journalled(rows: list[dict[str, Any]], path: Path) -> Journal:
@@ -69,7 +55,7 @@ def journalled(rows: list[dict[str, Any]], path: Path) -> Journal:
 def test_an_old_journal_says_what_it_said(name: str, tmp_path: Path) -> None:
     found = corpus(name, "journal")
     journal = journalled(found["rows"], tmp_path / "journal.sqlite")
-    writer = Writer(Replaying(journal))
+    writer = Writer(Reading(journal))
     assert writer.replay() == len(found["rows"])
     writer.state.term = unpack(found["state"]).term
     assert lacks(found["state"], json.loads(canon.dumps(pack(writer.state)))) == []

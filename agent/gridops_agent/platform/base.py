@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,3 +61,16 @@ class Platform(Protocol):
     def send(self, process: Process, number: int) -> bool:
         """Signal exactly this process (pid and birth). False when it is gone."""
         ...
+
+
+def send_by_pid(seen: Callable[[int], Process | None], process: Process, number: int) -> bool:
+    """A signal to a process where no handle names it: it is looked at first, so that a pid which now is another's is
+    left alone. False when it is gone."""
+    now = seen(process.pid)
+    if now is None or now.birth != process.birth:
+        return False
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        return False
+    return True

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gridops_agent.hearsay import count
-from gridops_agent.platform.base import Memory, Process
+from gridops_agent.platform.base import Memory, Process, send_by_pid
 
 _DELETED = " (deleted)"
 _UNLIMITED = 1 << 60
@@ -92,7 +92,7 @@ class Linux:
         except ProcessLookupError:
             return False
         except OSError:  # a kernel before 5.3: check, then signal
-            return self._send_by_pid(process, number)
+            return send_by_pid(self.process, process, number)
         try:
             # The descriptor holds whoever has the pid now; only then is the birth compared.
             now = self.process(process.pid)
@@ -104,16 +104,6 @@ class Linux:
             return False
         finally:
             os.close(handle)
-
-    def _send_by_pid(self, process: Process, number: int) -> bool:
-        now = self.process(process.pid)
-        if now is None or now.birth != process.birth:
-            return False
-        try:
-            os.kill(process.pid, number)
-        except ProcessLookupError:
-            return False
-        return True
 
     def _cgroup_folders(self) -> tuple[Path, ...]:
         """Our memory control group and its ancestors, v2 or v1, innermost first."""

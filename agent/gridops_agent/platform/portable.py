@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import psutil
 
-from gridops_agent.platform.base import Memory, Process
+from gridops_agent.platform.base import Memory, Process, send_by_pid
 
 
 class Portable:
@@ -52,11 +52,4 @@ class Portable:
         return Memory(total_bytes=int(seen.total), used_bytes=int(seen.total - seen.available))
 
     def send(self, process: Process, number: int) -> bool:
-        now = self.process(process.pid)
-        if now is None or now.birth != process.birth:
-            return False
-        try:
-            os.kill(process.pid, number)
-        except ProcessLookupError:
-            return False
-        return True
+        return send_by_pid(self.process, process, number)
