@@ -284,4 +284,6 @@ RELEASE_MS = 30_000
 """So long a start waits for memory that a stop must have given back. Double: an unload of a leaking engine is known to
 have failed a minute later; half: a large card that is slow to tear down is called stuck and opens again by itself."""
 HOLDERS_NAMED = 8
+REPORTS_KEPT = 20
+"""Of unexpected faults, of one program and person. A service that fails at each start writes one each time."""
 SENSOR_REASONS = 32

@@ -6,21 +6,18 @@ report file from which values that may be secret are taken out.
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import sys
-import tempfile
-import time
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from gridops import __version__
 from gridops.base.errors import ConfigError, GridopsError, Refusal
 from gridops.cli import exits
 from gridops.cli.output import Context, dump_json, dump_line
+from gridops.disk.reports import write_report
 from gridops.files.diagnose import Problem
 from gridops.files.report import diagnostic
 
@@ -46,7 +43,7 @@ def report(error: GridopsError, context: Context) -> int:
 def report_bug(fault: BaseException, args: Sequence[str], context: Context) -> int:
     """Write the report file of an unexpected exception and say where it is; returns 70."""
     text = bug_text(fault, args)
-    path = _write_report(text)
+    path = write_report("gridops", text)
     where = f"a report was written: {path}" if path is not None else "no report could be written; it follows"
     lines = [f"error: gridops has a fault: {type(fault).__name__}", f"  hint: {where}"]
     print(*lines, sep="\n", file=sys.stderr, flush=True)
@@ -160,19 +157,3 @@ def _answer(code: int, body: dict[str, Any], context: Context) -> None:
         case _:
             return
     sys.stdout.flush()
-
-
-def _write_report(text: str) -> Path | None:
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "gridops/reports"
-    name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}.txt"
-    for folder in (state, Path(tempfile.gettempdir())):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"gridops-{name}"
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-        except (OSError, RuntimeError):
-            continue
-        return path
-    return None

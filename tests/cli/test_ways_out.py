@@ -213,7 +213,7 @@ def test_values_of_telling_flags_never_reach_a_report() -> None:
 
 
 def test_when_no_report_can_be_written_it_is_shown(call, monkeypatch, fleet) -> None:
-    monkeypatch.setattr(gridops.cli.errors, "_write_report", lambda text: None)
+    monkeypatch.setattr(gridops.cli.errors, "write_report", lambda program, text: None)
 
     def broken(context):
         raise RuntimeError("oops")

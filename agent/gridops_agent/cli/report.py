@@ -7,18 +7,15 @@ secret: join tokens, keys and bearer words are struck out.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import sys
-import tempfile
-import time
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 
 from gridops import __version__
 from gridops.base.errors import GridopsError, Refusal
+from gridops.disk.reports import write_report
 
 USAGE, BUG, INTERRUPTED = 64, 70, 130
 _SECRETS = re.compile(
@@ -59,7 +56,7 @@ def report_bug(fault: BaseException, args: Sequence[str]) -> int:
             "".join(traceback.format_exception(fault)),
         )
     )
-    path = _write(struck(text))
+    path = write_report("gridops-agent", struck(text))
     where = f"a report was written: {path}" if path is not None else "no report could be written"
     print(f"error: gridops-agent has a fault: {type(fault).__name__}\n  hint: {where}", file=sys.stderr, flush=True)
     return BUG
@@ -68,18 +65,3 @@ def report_bug(fault: BaseException, args: Sequence[str]) -> int:
 def struck(text: str) -> str:
     """The text without anything that is a secret by its form."""
     return _SECRETS.sub("***", text)
-
-
-def _write(text: str) -> Path | None:
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    name = f"gridops-agent-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}.txt"
-    for folder in (Path(base) / "gridops-agent" / "reports", Path(tempfile.gettempdir())):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-        except OSError:
-            continue
-        return folder / name
-    return None
