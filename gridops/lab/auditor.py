@@ -30,6 +30,7 @@ from gridops.model.action import Drain, Unload, Warm
 from gridops.model.plan import Plan
 from gridops.model.policy import ActionClass
 from gridops.protocol.messages import Authority, AuthorityKind, Body, Outcome, Receipt
+from gridops.protocol.outbox import Outbox
 
 if TYPE_CHECKING:
     from gridops.lab.host import LabHost
@@ -63,7 +64,8 @@ class Auditor:
         """Commands that were carried out."""
         self._drained: set[Digest] = set()
         self.gone = Gone(trace)
-        self._kinds = _READ | _OF_LOSSES if options.lose_every_ms else _READ
+        self._kinds = _READ | (_OF_LOSSES if options.lose_every_ms else set())
+        self._kinds |= {"outbox_set"} if options.usurper_ppm else set()
         self._serving = Serving(hosts, self.gone)
 
     def look(self, now_ms: int) -> None:
@@ -85,6 +87,8 @@ class Auditor:
                     self.gone.asked(body)
                     self._queued(body, now_ms)
                     self._disrupts(body, authority, now_ms)
+                case r.OutboxSet(outbox=outbox):
+                    self._adopted(outbox)
                 case r.BodyVoided(host=host, seq=seq):
                     self._voided.add((host, seq))
                 case r.ReceiptTaken(receipt=receipt):
@@ -111,6 +115,14 @@ class Auditor:
                 self._in_force(plan)
             case r.IntentAccepted() | r.WrittenOff() | r.HostBack():
                 self.gone.fold(row)
+
+    def _adopted(self, outbox: Outbox) -> None:
+        """A host's own account of its commands is taken over: what was never decided there is nobody's any more, and
+        its number may be given again. It follows a command that the host does not have, and so never can be."""
+        host, known = outbox.host, {e.digest for e in outbox.entries} | {u.body for u in outbox.unknown}
+        self._open = {digest: body for digest, body in self._open.items() if body.host != host or digest in known}
+        kept = {at: digest for at, digest in self._bodies.items() if at[0] != host or at[1] <= outbox.head.seq}
+        self._bodies = kept
 
     def _lost(self, row: r.IntentAccepted | r.WrittenOff | r.HostBack) -> None:
         """What an expunged host was told is over for the fleet; one that is written off may still say how it ended."""

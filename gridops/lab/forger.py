@@ -1,7 +1,7 @@
 """A thief with the controller's key who sits on the wire and makes of each directive what it must not be (B5, 1 to 8).
 
-Each is refused for its own reason and changes nothing for long: the next true directive says it again. What is final
-there (a fork, an inflated term that was believed) would stop a host until people act, and stands in `tests/attacks`.
+Each is refused for its own reason and changes nothing for long: the next true directive says it again. Who gives
+commands of his own, for good refused or by numbers that are decided, is in `usurper`.
 """
 
 from __future__ import annotations

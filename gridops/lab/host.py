@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 
+from gridops.base import limits
+from gridops.base.canon import digest_bytes
 from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import DeviceId, Digest, EngineName, HostId
 from gridops.base.record import to_bytes
@@ -28,8 +30,8 @@ from gridops.lab.work import Work
 from gridops.model.fleet import DeviceKind, Runtime
 from gridops.model.snapshot import DeviceReport
 from gridops.protocol import fresh, receipts
-from gridops.protocol.fence import new_fence
-from gridops.protocol.messages import Beat, Directive
+from gridops.protocol.fence import Decided, new_fence
+from gridops.protocol.messages import Beat, Directive, Head, Term
 from gridops.protocol.open import open_directive
 from gridops.trust.envelope import seal_record
 from gridops.trust.keys import MachineSigner
@@ -100,7 +102,7 @@ class LabHost:
         self.processes = Processes(around.agenda, options, Dice(seed, f"processes {name}"))
         self.cached: set[Digest] = set()
         self.ledger = Ledger(
-            newborn(name, self.signer, genesis(around.root), around.root),
+            newborn(name, self.signer, genesis(around.root), around.root, options.past),
             Dice(seed, f"ledger {name}"),
             options.agent_crash_ppm,
             around.strikes,
@@ -383,13 +385,13 @@ def signer_of(name: HostId) -> MachineSigner:
     return MachineSigner.from_seed(name.encode().ljust(32, b"."))
 
 
-def newborn(name: HostId, signer: MachineSigner, chain: RootChain, root: str) -> Host:
-    """A host that has just joined and knows nothing but the root."""
+def newborn(name: HostId, signer: MachineSigner, chain: RootChain, root: str, past: int = 0) -> Host:
+    """A host that has joined and knows the root. Of its past it knows what is kept of so many commands."""
     key = signer.public.text
-    return Host(
-        boot="",
-        chain=chain,
-        roots=(root,),
-        fence=new_fence(chain.fleet, name, key),
-        receipts=receipts.new_receipts(chain.fleet, name, key),
-    )
+    fence, said = new_fence(chain.fleet, name, key), receipts.new_receipts(chain.fleet, name, key)
+    if past:
+        old = tuple(Decided(seq=n, body=digest_bytes(f"{name}/{n}".encode()), rseq=n) for n in range(1, past + 1))
+        head, term = Head(seq=past, body=old[-1].body), Term(epoch=chain.root.controller_epoch, counter=1)
+        fence = replace(fence, term=term, head=head, decided=old[-limits.DECIDED_KEPT :])
+        said = replace(said, head=past, acked=past, prev=digest_bytes(f"{name}/receipt {past}".encode()))
+    return Host(boot="", chain=chain, roots=(root,), fence=fence, receipts=said)

@@ -41,9 +41,7 @@ class Older:
         rows, ends, controller = platter.rows, platter.ends, head.current
         if controller is None or controller.state.distrust is not None or not ends:
             return
-        for scope, book in controller.state.scopes.items():
-            if book.target is not None and self._dice.happens(700_000):
-                self._applied[scope] = book.target, controller.now()
+        self._lies_in_git(controller)
         del ends[self._dice.between(max(1, len(ends) // 2), len(ends)) :]
         del rows[ends[-1] :]
         platter.saved = None
@@ -57,7 +55,15 @@ class Older:
         """Where the controller says that it is older than the fleet, its memory is made anew."""
         controller = self._head.current
         if controller is not None and controller.state.distrust is not None:
+            if not self._head.around.options.restore_every_ms:  # its journal is whole: somebody else spoke to hosts
+                self._lies_in_git(controller)
             self._rebuild(controller)
+
+    def _lies_in_git(self, controller: Controller) -> None:
+        """Of some scopes people find the plan that was applied last."""
+        for scope, book in controller.state.scopes.items():
+            if book.target is not None and self._dice.happens(700_000):
+                self._applied[scope] = book.target, controller.now()
 
     def _rebuild(self, controller: Controller) -> None:
         head, now_ms = self._head, controller.now()

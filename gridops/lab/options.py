@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from gridops.base import limits
 from gridops.base.ids import HostId, ScopeName
 from gridops.lab.dice import Dice
+
+OLD_FLEET = limits.DECIDED_KEPT + 50
+"""Commands of a host that has forgotten the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,13 @@ class Options:
     """Of directives: who holds the controller's key puts older documents of trust in."""
     forger_ppm: int = 0
     """Of directives: who holds the controller's key makes something of them that must be refused (`lab.forger`)."""
+    usurper_ppm: int = 0
+    """Of directives: who holds the controller's key gives commands of his own, and people have to act (`lab.usurper`).
+    Not where `talk`."""
+    past: int = 0
+    """So many commands each host decided before the run, and no journal knows of them. Not where `talk`."""
+    stops_ppm: int = 0
+    """Of the commands of the talk: they take the name of what serves away, by nobody's word (the host's brake)."""
     twins_ppm: int = 0
     """Of the controllers that wake beside their successors: hosts hear both for a while before it writes."""
     disk_error_ppm: int = 0
@@ -118,6 +129,11 @@ class Options:
         return max(15_000, 3 * self.beat_ms)
 
     @property
+    def may_rebuild(self) -> bool:
+        """Hosts may know of commands that the journal does not, and people mend that."""
+        return bool(self.restore_every_ms or self.usurper_ppm or self.past)
+
+    @property
     def host_names(self) -> tuple[HostId, ...]:
         return tuple(HostId(f"host-{n}") for n in range(1, self.hosts + 1))
 
@@ -140,6 +156,10 @@ class Options:
 
 def draw(seed: int) -> Options:
     """The options of a seed."""
+    return _usurped(_drawn(seed))
+
+
+def _drawn(seed: int) -> Options:
     dice = Dice(seed, "options")
 
     def sometimes(*values: int) -> int:
@@ -213,12 +233,22 @@ def _restored(drawn: Options) -> Options:
     return replace(drawn, restore_every_ms=90_000, clock_step_every_ms=0, freeze_every_ms=0, zombie_ppm=0)
 
 
+def _usurped(drawn: Options) -> Options:
+    """In one of fourteen fleets a thief gives commands of his own. People rebuild there: see `_restored`."""
+    dice = Dice(drawn.seed, "options: usurpers")
+    if not dice.happens(70_000):
+        return drawn
+    often, past = dice.one_of((20_000, 60_000)), dice.one_of((0, 0, OLD_FLEET))
+    steady = replace(drawn, clock_step_every_ms=0, freeze_every_ms=0, zombie_ppm=0)
+    return replace(steady, usurper_ppm=often, past=past)
+
+
 def draw_talk(seed: int) -> Options:
     """The options of a seed of the world in which nobody plans."""
-    drawn = draw(seed)
+    drawn = _drawn(seed)
     dice = Dice(seed, "talk")
     restored = dice.happens(333_000)
-    return replace(
+    drawn = replace(
         drawn,
         talk=True,
         disk_error_ppm=0,
@@ -245,6 +275,11 @@ def draw_talk(seed: int) -> Options:
         # Its machine was replaced: nobody who slept there wakes up beside it.
         zombie_ppm=0 if restored else drawn.zombie_ppm,
     )
+    if not Dice(seed, "options: stops").happens(100_000):
+        return drawn
+    # One host, where much serves and is heard: only there so many are stopped that its brake matters.
+    quick = replace(drawn, hosts=1, beat_ms=2_000, host_mib=3072, start_fails_ppm=0, never_ready_ppm=0)
+    return replace(quick, stops_ppm=500_000, cut_every_ms=0, sleep_every_ms=0, reboot_every_ms=0)
 
 
 def _with_rare(drawn: Options) -> Options:

@@ -309,17 +309,16 @@ class People:
         for scope in self.repository.options.scope_names:
             self._look_at(scope)
 
-    def write_off(self, host: HostId) -> None:
-        """Somebody believes that a host will not come back."""
-        if self._head.current is not None:
-            self._ask("write_off", host=host, reason="it is gone")
+    def write_off(self, host: HostId) -> bool:
+        """Somebody believes that a host will not come back; whether the controller took it."""
+        return self._head.current is not None and self._ask("write_off", host=host, reason="it is gone")
 
     def look_at_hosts(self) -> None:
         """Somebody has looked at each host whose commands an alarm has stopped, and takes its own account of them."""
         controller = self._head.current
         for host, book in sorted(controller.state.hosts.items()) if controller is not None else ():
-            if book.outbox.held is not None:
-                self.write_off(host)
+            if book.outbox.held is not None and self.write_off(host):
+                self._head.around.trace.saw("people believed a host that was held")
 
     def _look_at(self, scope: ScopeName) -> None:
         controller = self._head.current

@@ -17,9 +17,9 @@ from gridops.controller.service import Controller, Opening
 from gridops.controller.writer import Writer
 from gridops.lab.dice import Dice
 from gridops.lab.head import Head, Surroundings
-from gridops.lab.host import CPU0, MIB
+from gridops.lab.host import CPU0, MIB, SIGNED_CONTEXT
 from gridops.lab.people import file_of
-from gridops.model.action import Action, Drain, Load, Unload, Warm
+from gridops.model.action import Action, Drain, Load, Operate, Unload, Warm
 from gridops.model.plan import Launch
 from gridops.model.policy import ActionClass
 from gridops.model.profile import Artifact, Restart
@@ -35,6 +35,7 @@ PATIENCE_MS = 60_000
 WISHES = 3
 """So many hosts are looked at in one turn."""
 MODELS = 4
+RESTART = Restart(max=3, per_ms=120_000, backoff_ms=1_000)
 
 
 class Sender(Controller):
@@ -131,11 +132,14 @@ class SenderHead(Head):
         n = dice.between(1, MODELS)
         profile, replica = ProfileName(f"model-{n}"), ReplicaId(f"model-{n}/1")
         mine = [x for x in heard.report.residencies if x.ownership is Ownership.MANAGED and x.incarnation is not None]
+        serving = [x for x in mine if x.state is ResidencyState.READY]
+        if serving and dice.happens(self.around.options.stops_ppm):
+            return _called_otherwise(dice.one_of(serving), host)
         if mine and dice.happens(400_000):
             return _away(dice.one_of(mine), host, dice)
         if dice.happens(300_000):
-            return Load(host=host, replica=replica, profile=profile, artifact=_files(n))
-        warm = _start(host, n, self.around.options.replica_mib * MIB)
+            return Load(host=host, replica=replica, profile=profile, artifact=files(n))
+        warm = start(host, n, self.around.options.replica_mib * MIB)
         return warm if self._fits(controller, host, warm) else None
 
     def _fits(self, controller: Controller, host: HostId, warm: Warm) -> bool:
@@ -168,19 +172,37 @@ def _away(held: Residency, host: HostId, dice: Dice) -> Action | None:
     return Unload(host=host, replica=held.replica, profile=profile, incarnation=held.incarnation)
 
 
-def _files(n: int) -> Artifact:
+def _called_otherwise(held: Residency, host: HostId) -> Action | None:
+    """The name by which people knew it goes: the host counts that as a model taken out of service."""
+    if held.replica is None or held.incarnation is None:
+        return None
+    profile, _, number = held.replica.rpartition("/")
+    return Operate(
+        host=host,
+        replica=ReplicaId(f"{profile}/{3 - int(number)}"),
+        profile=ProfileName(profile),
+        incarnation=held.incarnation,
+        serves=(profile,),
+        restart=RESTART,
+        drain_ms=5_000,
+    )
+
+
+def files(n: int) -> Artifact:
+    """What model `n` is made of."""
     return Artifact(format="gguf", files=(file_of(f"model-{n}"),))
 
 
-def _start(host: HostId, n: int, device_bytes: int) -> Warm:
+def start(host: HostId, n: int, device_bytes: int, context: int = SIGNED_CONTEXT) -> Warm:
+    """A start of model `n` as the files of the lab have it."""
     profile = ProfileName(f"model-{n}")
     launch = Launch(
         profile=profile,
         config=ConfigName("q4"),
         engine=EngineName("llama.cpp"),
         backend="cpu",
-        artifact=_files(n),
-        context=2048,
+        artifact=files(n),
+        context=context,
         lanes=1,
     )
     return Warm(
@@ -192,7 +214,7 @@ def _start(host: HostId, n: int, device_bytes: int) -> Warm:
         device_bytes=device_bytes,
         host_bytes=0,
         serves=(profile,),
-        restart=Restart(max=3, per_ms=120_000, backoff_ms=1_000),
+        restart=RESTART,
         drain_ms=5_000,
         warm_ms=3_000,
     )

@@ -24,8 +24,10 @@ from gridops.lab.net import Net, refusal_in
 from gridops.lab.options import Options
 from gridops.lab.people import Keys, Repository
 from gridops.lab.pusher import Thief
+from gridops.lab.refusals import Refusals
 from gridops.lab.strikes import Strikes
 from gridops.lab.trace import Trace
+from gridops.lab.usurper import Usurper
 from gridops.lab.watchers import Watchers
 
 LOOK_MS = 5_000
@@ -49,11 +51,13 @@ class Stage(ABC):
         self.repository = repository = Repository(options, self.keys)
         self._thief = Thief(repository, self.keys, self.trace)
         self._forger = Forger(options, self.keys.machine, self.trace)
+        self.hosts: dict[HostId, LabHost] = {}
+        self.refusals = Refusals(options, self.trace)
+        self._usurper = Usurper(options, self.keys.machine, self.hosts, self.refusals)
         self.strikes = strikes = Strikes(options)
         self._look_ms = 0
         self._quiet: tuple[int, int] | None = None
         """Since when nothing has been left to do, and how many commands there were then."""
-        self.hosts: dict[HostId, LabHost] = {}
         around = HeadSurroundings(
             self.agenda,
             self.trace,
@@ -67,7 +71,7 @@ class Stage(ABC):
         )
         self.head = self.make_head(around)
         self.acceptance = Acceptance(self.head.platter, repository.follows)
-        self.watchers = Watchers(self.acceptance)
+        self.watchers = Watchers(self.acceptance, self.refusals)
         self.auditor = Auditor(self.head.platter, self.hosts, self.trace, options)
         shared = Surroundings(
             self.agenda, self.net, self.trace, options, self.keys.root, self.head.receive, self.watchers.look, strikes
@@ -192,5 +196,6 @@ class Stage(ABC):
             if host in self.auditor.gone.expunged and not self.head.twins:
                 raise Broken("S6", f"the controller answers {host}, whose key was expunged")
             if not self.nemesis.healed:
-                text = self._forger.passes_on(host, self._thief.passes_on(text))
+                text = self._usurper.passes_on(host, self._thief.passes_on(text))
+                text = self._forger.passes_on(host, text)
         self.net.send(host, False, text, self.hosts[host].hear)

@@ -9,14 +9,16 @@ from gridops.base.ids import Digest, HostId
 from gridops.lab.acceptance import Acceptance
 from gridops.lab.broken import Broken
 from gridops.lab.host import MIB, SIGNED_CONTEXT, LabHost
+from gridops.lab.refusals import Refusals
 from gridops.protocol.messages import Term
 
 
 class Watchers:
-    """Rules S1 to S5, S9, S11 and S12 over what hosts do."""
+    """Rules S1 to S5, S9 and S11 to S13 over what hosts do."""
 
-    def __init__(self, acceptance: Acceptance) -> None:
+    def __init__(self, acceptance: Acceptance, refusals: Refusals) -> None:
         self._acceptance = acceptance
+        self._refusals = refusals
         self._heads: dict[HostId, tuple[int, Digest]] = {}
         self._bodies: dict[tuple[HostId, int], Digest] = {}
         self._terms: dict[HostId, Term] = {}
@@ -30,6 +32,7 @@ class Watchers:
         self._term(at)
         self._one_body(at)
         self._acceptance.on_host(at)
+        self._refusals.look(at)
 
     def _room(self, at: LabHost) -> None:
         living = at.processes.living.values()

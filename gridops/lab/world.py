@@ -41,7 +41,7 @@ class World(Stage):
         self.nemesis.every(self.options.storm_every_ms, self.people.storm)
         self.nemesis.every(self.options.lose_every_ms, Losses(self.people, self).lose)
         self.nemesis.every(self.options.forecast_every_ms, Forecasts(self.head).ask)
-        if self.options.restore_every_ms:
+        if self.options.may_rebuild:
             older = Older(self.head, Dice(self.options.seed, "older journals"), self.forget)
             self.nemesis.every(self.options.restore_every_ms, older.restore)
             self.nemesis.every(NOTICE_MS, older.mend, always=True)
@@ -89,7 +89,7 @@ class World(Stage):
     def excused(self) -> bool:
         """People said no to what is wanted, or an engine was given up; or receipts were lost with a journal."""
         controller = self.head.current
-        alarms = controller.state.alarms if controller is not None and self.options.restore_every_ms else ()
+        alarms = controller.state.alarms if controller is not None and self.options.may_rebuild else ()
         lost = bool(alarms) and all(key.startswith(f"{RECEIPT_GAP.code}:") for key in alarms)
         return lost or bool(self._excused())
 

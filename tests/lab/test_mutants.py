@@ -28,6 +28,8 @@ from gridops.trust.approval import judge
 from gridops.trust.commit import signed_by as signed_by_key
 from gridops.trust.root import RoleName
 from gridops_agent import front_table
+from gridops_agent.core import local
+from tests.lab.test_seeds import robbed
 
 SEEDS = 40
 
@@ -110,6 +112,11 @@ def older(seed: int) -> Options:
     few = replace(draw(seed), hosts=2, profiles=2, lying=0, scopes=1, commit_every_ms=20_000, chaos_ms=150_000)
     steady = replace(few, clock_step_every_ms=0, freeze_every_ms=0, zombie_ppm=0, lose_every_ms=0)
     return replace(steady, restore_every_ms=30_000, automatic=True)
+
+
+def braked(seed: int) -> Options:
+    """What serves is taken out of service again and again, by nobody's word."""
+    return replace(draw_talk(seed), hosts=1, stops_ppm=400_000)
 
 
 def foreseen(seed: int) -> Options:
@@ -401,3 +408,40 @@ def test_demand_that_goes_beyond_what_a_file_allows_is_noticed(monkeypatch: pyte
 
     monkeypatch.setattr(targets.Sizes, "of", unbounded)
     assert found("S15", of=foreseen)
+
+
+def test_a_host_that_asks_for_no_approval_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fence, "_with_authority", lambda *given: None)
+    assert found("S13", of=robbed)
+
+
+def test_a_host_that_asks_for_no_catalog_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fence, "_in_catalog", lambda *given: None)
+    monkeypatch.setattr(local, "_catalogued", lambda *given: None)
+    assert found("S13", of=robbed)
+
+
+def test_a_host_that_begins_what_does_not_fit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "room", lambda *given: None)
+    assert found("S1", "S13", of=robbed)
+
+
+def test_a_host_that_does_not_ask_whether_a_device_has_changed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_moved_on", lambda *given: None)
+    assert found("S13", of=robbed)
+
+
+def test_a_refusal_for_now_that_uses_up_a_number_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another command by a number that was decided is taken for the next one."""
+
+    def next_one(known: Any, grant: Any) -> fence.Ruling:
+        body = replace(grant.body, seq=known.head.seq + 1)
+        return fence.Execute(grant, fence._consume(known, replace(grant, body=body)))
+
+    monkeypatch.setattr(fence, "_decided_before", next_one)
+    assert found("S3", "S5", "S11", "S13", "fault", of=robbed)
+
+
+def test_a_host_without_a_brake_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_braked", lambda *given: None)
+    assert found("S8", of=braked)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gridops.lab.__main__ import main
-from gridops.lab.options import Options, calm, draw, draw_talk, read, written
+from gridops.lab.options import OLD_FLEET, Options, calm, draw, draw_talk, read, written
 from gridops.lab.run import Ran, batch, run
 from gridops.lab.spread import runs
 
@@ -47,6 +47,7 @@ MET_BY_TALKS = {
     "a withdrawal came in time",
     "a withdrawal came too late",
     "a woken controller found that it may write no more",
+    "brake",
     "failed interrupted",
     "failed release_stuck",
     "open intent at a start",
@@ -57,7 +58,12 @@ MET_BY_TALKS = {
 }
 REFUSED = {"bad_envelope", "bad_signature", "wrong_kind", "not_canonical", "bad_schema", "wrong_fleet", "wrong_host"}
 REFUSED |= {"wrong_host_key", "stale_term", "term_jump", "gap", "not_yet", "expired", "stale_session"}
-"""What hosts refuse, checks 1 to 9; `duplicate` and `fork` stop a host until people act."""
+"""What hosts refuse, checks 1 to 5 and 7 to 9: what a forger makes of directives."""
+REFUSED_FOR_NUMBERS = {"duplicate", "fork"}
+REFUSED_FOR_GOOD = {"old_catalog", "not_in_catalog", "unapproved", "over_ceiling", "precondition"}
+"""Checks 10 to 13: what a thief commands himself. The brake of check 12 is met by the talk."""
+MET_BY_ROBBED = REFUSED_FOR_NUMBERS | REFUSED_FOR_GOOD | {"a command that was decided came again"}
+MET_BY_ROBBED |= {"a fleet was rebuilt", "people believed a host that was held"}
 MET_IN_WORSE = REFUSED | {
     "a budget held something back",
     "a caller was let in",
@@ -87,6 +93,13 @@ def worse(seed: int) -> Options:
     rare = replace(rare, restore_every_ms=0)
     rare = replace(rare, ask_every_ms=1_000, late_approval_ppm=300_000, automatic=seed % 3 > 0, rollouts_ppm=500_000)
     return replace(rare, signed_commits=True, pusher_every_ms=40_000, commit_every_ms=20_000, bad_commit_ppm=100_000)
+
+
+def robbed(seed: int) -> Options:
+    """A thief has the controller's key and commands hosts himself; some fleets have a catalog, some a long past."""
+    steady = replace(draw(seed), clock_step_every_ms=0, freeze_every_ms=0, zombie_ppm=0, restore_every_ms=0)
+    few = replace(steady, chaos_ms=120_000, catalog=seed % 2 == 0, automatic=seed % 4 > 0)
+    return replace(few, usurper_ppm=60_000, past=OLD_FLEET if seed % 3 == 0 else 0)
 
 
 def words(ran: Ran) -> str:
@@ -124,7 +137,16 @@ def test_a_batch_in_worse_weather_meets_what_a_batch_must_meet() -> None:
     assert seen >= MET_IN_WORSE, MET_IN_WORSE - seen
 
 
-ALIKE = (draw(7), draw(8), worse(4), *(draw_talk(seed) for seed in range(1, 7)))
+def test_a_batch_of_robbed_fleets_meets_what_a_batch_must_meet() -> None:
+    """What hosts refuse for good, or because its number is decided (B5, checks 6 and 10 to 13)."""
+    runs = [run(robbed(seed)) for seed in range(1, 25)]
+    broken = [ran for ran in runs if ran.broken is not None]
+    assert not broken, words(broken[0])
+    seen = {name for ran in runs for name in ran.tally}
+    assert seen >= MET_BY_ROBBED, MET_BY_ROBBED - seen
+
+
+ALIKE = (draw(7), draw(8), worse(4), robbed(6), *(draw_talk(seed) for seed in range(1, 7)))
 """Of both worlds, with most that can happen in them."""
 
 
