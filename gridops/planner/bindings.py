@@ -16,7 +16,7 @@ from gridops.model.plan import Decision, Generation, IntentRef, ProfileDigest, R
 from gridops.model.policy import BudgetPolicy, ModePolicy
 from gridops.model.profile import Profile
 from gridops.model.snapshot import Snapshot
-from gridops.planner.recall import Recall
+from gridops.planner.recall import Recall, Shelf
 from gridops.planner.world import World
 
 
@@ -33,22 +33,25 @@ def reads(decisions: Sequence[Decision], world: World) -> ReadSet:
     touched = sorted({s.host for d in decisions for s in (d.source, d.target) if s is not None})
     hosts = {r.host: r.generation for r in inputs.snapshot.hosts} if touched else {}
     return ReadSet(
-        profiles=tuple(
-            ProfileDigest(profile=n, digest=_declared(recall, profiles[n]) if n in profiles else _absent(n))
-            for n in names
-        ),
+        profiles=tuple([_declared(recall, profiles[n]) if n in profiles else _absent(n) for n in names]),
         hosts=tuple(Generation(host=h, generation=hosts.get(h, 0)) for h in touched),
     )
 
 
-def _declared(recall: Recall, profile: Profile) -> Digest:
+def _declared(recall: Recall, profile: Profile) -> ProfileDigest:
     """Most have been written for the digest of the intent."""
-    return recall.digests.of(profile, recall.pieces.written(Desired, "profiles", profile))
+
+    def read() -> ProfileDigest:
+        written = recall.pieces.written(Desired, "profiles", profile)
+        return ProfileDigest(profile=profile.name, digest=recall.digests.of(profile, written))
+
+    shelf: Shelf[ProfileDigest] = recall.shelf("profiles read")
+    return shelf.of(profile.name, (profile,), read)
 
 
-def _absent(name: ProfileName) -> Digest:
+def _absent(name: ProfileName) -> ProfileDigest:
     """A profile that is not declared reads as its absence: declaring it again changes what was read."""
-    return canon.digest({"absent": name})
+    return ProfileDigest(profile=name, digest=canon.digest({"absent": name}))
 
 
 def empty_sets(world: World) -> tuple[str, ...]:
@@ -59,7 +62,8 @@ def empty_sets(world: World) -> tuple[str, ...]:
 
 
 def intent_ref(world: World) -> IntentRef:
-    intent, shelf = world.inputs.intent, world.recall.shelf("intent")
+    intent = world.inputs.intent
+    shelf: Shelf[Digest] = world.recall.shelf("intent")
     return IntentRef(
         # Until something else is committed it is the same object from plan to plan.
         digest=shelf.of("digest", (intent.desired,), lambda: _intent_digest(intent.desired, world)),

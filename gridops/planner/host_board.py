@@ -34,8 +34,9 @@ class HostBoard:
     view: HostView
     desired: dict[ReplicaId, Claim] = field(default_factory=dict)
     leaving: list[Claim] = field(default_factory=list)
+    """Who runs and is on the way out. Never added to, but made anew: few hosts have any, and most share their board."""
     kept: list[Claim] = field(default_factory=list)
-    """Claims of nobody's plan that hold memory all the same (state unknown)."""
+    """Claims of nobody's plan that hold memory all the same (state unknown). Made anew like those."""
     artifacts: set[Digest] = field(default_factory=set)
     """Files that will be fetched here."""
     disk_bytes: int = 0
@@ -89,7 +90,6 @@ class HostBoard:
         if self.origin is not None:
             self.origin = None
             self.desired, self.artifacts = dict(self.desired), set(self.artifacts)
-            self.leaving, self.kept = list(self.leaving), list(self.kept)
             self._taken, self._taken_gpu = self._taken.copy(), self._taken_gpu.copy()
             self._going, self._going_gpu = self._going.copy(), self._going_gpu.copy()
 
@@ -105,7 +105,7 @@ class HostBoard:
         self._own()
         claim = self.desired.pop(replica)
         if self.is_stuck(replica):
-            self.kept.append(claim)  # and counts as it did
+            self.kept = [*self.kept, claim]  # and counts as it did
         else:
             self._count(claim, -1)
             if runs:
@@ -116,6 +116,7 @@ class HostBoard:
         """Who was on the way out stays."""
         self._own()
         if claim in self.leaving:
+            self.leaving = [*self.leaving]
             self.leaving.remove(claim)
             self._count(claim, -1, leaving=True)
             self.desired[claim.replica] = claim
@@ -128,7 +129,7 @@ class HostBoard:
         """Something runs here that no plan wants. `stuck`: it will not leave by itself either."""
         self._own()
         if stuck:
-            self.kept.append(claim)
+            self.kept = [*self.kept, claim]
             self._count(claim, 1)
         else:
             self._leave(claim)
@@ -223,7 +224,7 @@ class HostBoard:
         return over
 
     def _leave(self, claim: Claim) -> None:
-        self.leaving.append(claim)
+        self.leaving = [*self.leaving, claim]
         self._count(claim, 1, leaving=True)
 
     def _count(self, claim: Claim, sign: int, *, leaving: bool = False) -> None:

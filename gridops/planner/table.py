@@ -31,10 +31,16 @@ class Table:
     def __init__(self, opening: Opening, places: Ints, columns: Sequence[Column], reviewed: Ints | int) -> None:
         """`places`: positions within the opening. `reviewed`: the part of the harm that is not the opening's."""
         self._opening, self.places, self._reviewed = opening, places, reviewed
-        self._alike = [c if isinstance(c, int) else 0 for c in columns]
+        self._alike: list[int] = []
         """Terms that are the same for all rows, and nothing where they differ."""
-        self._differing = [(n, c) for n, c in enumerate(columns) if not isinstance(c, int)]
+        self._differing: list[tuple[int, Lazy]] = []
         """The others, by their position among the terms."""
+        for column in columns:
+            if isinstance(column, int):
+                self._alike.append(column)
+            else:
+                self._differing.append((len(self._alike), column))
+                self._alike.append(0)
         self._told: list[tuple[Rank, int]] = []
         """The best rows so far, in order."""
         size = len(places)

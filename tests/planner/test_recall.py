@@ -24,6 +24,7 @@ from gridops.model.snapshot import HostReport, HostState, Residency, ResidencySt
 from gridops.planner import gather, views
 from gridops.planner.constants import LEARN_VALID_MS
 from gridops.planner.draft import begin
+from gridops.planner.host_board import HostBoard
 from gridops.planner.learned import revision_of
 from gridops.planner.planner import Inputs, Recall, plan
 from gridops.planner.prospects import Prospect
@@ -349,6 +350,40 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[str
 
     monkeypatch.setattr(module, name, ask)
     return asked
+
+
+def test_a_board_that_others_begin_as_stays_as_it_was() -> None:
+    world = look(standing().inputs())
+    board = next(b for b in begin(world, choose(world, gather.gather(world))).board.rows if b.desired)
+    first = board.keep()
+    claims, was = list(board.desired.values()), _contents(board)
+    for happens in (
+        lambda b: b.take(claims[0].replica, runs=True),
+        lambda b: b.hold(claims[0]._replace(replica=ReplicaId("p0/9")), stuck=True),
+        lambda b: b.put(claims[0]._replace(replica=ReplicaId("p0/9"))),
+        lambda b: b.fetch(world.profiles[ProfileName("vast")].configs[0].artifact),
+    ):
+        begun = first.again(board.view, board.row, [])
+        happens(begun)
+        assert begun.origin is None
+        assert _contents(begun) != was
+        assert _contents(first) == _contents(board) == was
+
+
+def _contents(board: HostBoard) -> tuple[object, ...]:
+    sums = list(board.sums())
+    return dict(board.desired), list(board.leaving), list(board.kept), set(board.artifacts), board.disk_bytes, sums
+
+
+def test_what_a_plan_read_of_a_profile_is_what_it_says_now() -> None:
+    """Decided upon twice, and another each time."""
+    recall, read = Recall(), []
+    for replicas in (5, 6):
+        fleet = but_profile(standing(), "p2", replicas_min=replicas, replicas_max=replicas)
+        made = plan(fleet.inputs(), recall)
+        assert to_bytes(made) == to_bytes(plan(fleet.inputs()))
+        read.append(next(p.digest for p in made.reads.profiles if p.profile == "p2"))
+    assert len(set(read)) == 2
 
 
 def test_what_an_opening_said_at_the_beginning_stays_said_whatever_changes_then() -> None:
