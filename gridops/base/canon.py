@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -31,11 +32,20 @@ class NotCanonical(ValueError):
     """Bytes or values outside the canonical subset."""
 
 
+text: Callable[[str], str] = json.encoder.encode_basestring
+"""One text as it stands in canonical JSON, for who writes out a form of its own; `whole` makes bytes of it."""
+
+
 def dumps(value: Any) -> bytes:
     """Canonical bytes of a JSON value. Raises NotCanonical for floats, odd keys, huge integers or deep nesting."""
     _check(value, 0, set())
+    return whole(_encode(value))
+
+
+def whole(written: str) -> bytes:
+    """The bytes of canonical JSON that is written already. Raises NotCanonical for texts that have none."""
     try:
-        return _encode(value).encode("utf-8")
+        return written.encode("utf-8")
     except UnicodeEncodeError as error:
         raise NotCanonical("text holds a lone surrogate") from error
 

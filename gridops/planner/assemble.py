@@ -25,7 +25,7 @@ from gridops.model.plan import (
 from gridops.planner.bindings import empty_sets, intent_ref, parent_digest, reads, snapshot_ref
 from gridops.planner.change_sets import tie
 from gridops.planner.choices import recorded
-from gridops.planner.diff import Reasons, decisions_digest, diff, ends_stray, side, side_of, terms_differences
+from gridops.planner.diff import Reasons, Side, decisions_digest, diff, ends_stray, side_of, terms_differences
 from gridops.planner.doubled import down_meanwhile
 from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.enough import Settled
@@ -54,8 +54,8 @@ def assemble(
     declared = _declared(world)
     terms = _terms(draft, placement, targets, declared)
     reasons = _reasons(draft, targets, left, missing, _changed(world, declared))
-    name = world.recall.digests.of
-    compared = diff(side_of(inputs.parent, name), side(placement, launches, terms, name), reasons)
+    after = Side({a.replica: a for a in placement}, launches, {t.profile: t for t in terms})
+    compared = diff(_before(world), after, reasons)
     decisions = named(draft, tie(draft, targets, compared))
     digest = decisions_digest(decisions)
     touched = {d.replica for d in decisions if not ends_stray(d)}
@@ -72,7 +72,7 @@ def assemble(
         reads=reads(decisions, world),
         decisions=decisions,
         placement=placement,
-        launches=launches,
+        launches=tuple(launches.values()),
         terms=terms,
         retirements=retirements,
         report=Report(
@@ -92,9 +92,17 @@ def plan_id(created_ms: int, decisions: Digest) -> PlanId:
     return PlanId(f"{second}-{short(decisions)}")
 
 
-def _launches(seats: Mapping[ReplicaId, Seated]) -> tuple[Launch, ...]:
+def _launches(seats: Mapping[ReplicaId, Seated]) -> dict[Digest, Launch]:
+    """By digest, in the order of the document."""
     found = {s.assignment.launch: s.launch for s in seats.values()}
-    return tuple(found[d] for d in sorted(found, key=lambda d: (found[d].profile, found[d].config, d)))
+    return {d: found[d] for d in sorted(found, key=lambda d: (found[d].profile, found[d].config, d))}
+
+
+def _before(world: World) -> Side:
+    """The parent as it is compared with."""
+    parent, shelf = world.inputs.parent, world.recall.shelf("before")
+    side: Side = shelf.of("all", (parent,), lambda: side_of(parent, world.recall.digests.of))
+    return side
 
 
 def _declared(world: World) -> dict[ProfileName, Terms]:

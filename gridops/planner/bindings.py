@@ -32,21 +32,22 @@ def reads(decisions: Sequence[Decision], world: World) -> ReadSet:
     names = sorted({d.profile for d in decisions})
     touched = sorted({s.host for d in decisions for s in (d.source, d.target) if s is not None})
     hosts = {r.host: r.generation for r in inputs.snapshot.hosts} if touched else {}
+    shelf: Shelf[ProfileDigest] = recall.shelf("profiles read")
+
+    def declared(profile: Profile) -> ProfileDigest:
+        known = shelf.get(profile.name, (profile,))
+        return shelf.put(profile.name, (profile,), _declared(recall, profile)) if known is None else known
+
     return ReadSet(
-        profiles=tuple([_declared(recall, profiles[n]) if n in profiles else _absent(n) for n in names]),
+        profiles=tuple([declared(profiles[n]) if n in profiles else _absent(n) for n in names]),
         hosts=tuple(Generation(host=h, generation=hosts.get(h, 0)) for h in touched),
     )
 
 
 def _declared(recall: Recall, profile: Profile) -> ProfileDigest:
     """Most have been written for the digest of the intent."""
-
-    def read() -> ProfileDigest:
-        written = recall.pieces.written(Desired, "profiles", profile)
-        return ProfileDigest(profile=profile.name, digest=recall.digests.of(profile, written))
-
-    shelf: Shelf[ProfileDigest] = recall.shelf("profiles read")
-    return shelf.of(profile.name, (profile,), read)
+    written = recall.pieces.written(Desired, "profiles", profile)
+    return ProfileDigest(profile=profile.name, digest=recall.digests.of(profile, written))
 
 
 def _absent(name: ProfileName) -> ProfileDigest:

@@ -149,9 +149,9 @@ class Board:
 
     def crowded_now(self, board: HostBoard, profile: Profile, instead: ReplicaId | None) -> bool:
         """True while something that leaves still takes the last slot, or must not be met."""
-        leaving = [c.profile for c in board.leaving]
-        if not leaving:
+        if not board.leaving:
             return False
+        leaving = [c.profile for c in board.leaving]
         running = len(board.profiles(instead)) + len(leaving)
         limit = board.view.host.max_replicas
         full = limit is not None and running >= limit
@@ -227,8 +227,10 @@ def residency_claim(residency: Residency) -> Claim:
 
 
 def _disk(board: HostBoard, artifact: Artifact) -> HostLine | None:
+    if board.view.disk_bytes is None:
+        return None
     missing = [f for f in artifact.files if f.sha256 not in board.view.cached and f.sha256 not in board.artifacts]
-    if not missing or board.view.disk_bytes is None:
+    if not missing:
         return None
     wanted, free = sum(f.size_bytes for f in missing), board.view.disk_bytes - board.disk_bytes
     if wanted <= free:
@@ -253,12 +255,10 @@ def _memory(board: HostBoard, ask: Ask, former: Claim | None) -> Offer | HostLin
 def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Offer | HostLine:
     view, way = board.view, ask.way
     per_device = way.need.device_bytes + (way.need.host_bytes if on_ram(view, way) else 0)
-    free = [
-        (board.free_bytes(room, per_device, gpu=way.gpu, live=live, former=former), room) for room in way.rooms
-    ]
+    free = [(board.free_bytes(room, per_device, gpu=way.gpu, live=live, former=former), room) for room in way.rooms]
     fitting = _by_fill([found for found in free if found[0] >= per_device], ask.profile, per_device)
-    chosen = _choose(tuple([r for _, r in fitting]), way, even=ask.profile.placement.even)
-    if chosen is None:
+    chosen = _choose(fitting, way, even=ask.profile.placement.even)
+    if not chosen:
         return _no_set(board, way, {room.id: amount for amount, room in free}, per_device)
     claim = claim_of(ask.replica, ask.profile.name, way, tuple(sorted([r.id for r in chosen])), view)
     ram = view.ram
@@ -306,22 +306,24 @@ def _by_fill(fitting: list[tuple[int, DeviceRoom]], profile: Profile, need: int)
     return sorted(fitting, key=lambda f: (-((f[0] - need) * PPM // max(1, f[1].total_bytes)), _natural(f[1])))
 
 
-def _choose(fitting: tuple[DeviceRoom, ...], way: Way, *, even: bool) -> tuple[DeviceRoom, ...] | None:
+def _choose(fitting: Sequence[tuple[int, DeviceRoom]], way: Way, *, even: bool) -> tuple[DeviceRoom, ...]:
     """So many of the fitting devices, given best first, as may work together: those whose best comes first.
 
-    Where they shall be filled evenly it is the last of them that counts: the fullest of all that are taken.
+    Where they shall be filled evenly it is the last of them that counts: the fullest of all that are taken. Nothing
+    where so many are not to be had.
     """
     count = way.launch.devices.count
     if count == 1:
-        return fitting[:1] or None
-    place = {room.id: n for n, room in enumerate(fitting)}
-    found = [group[:count] for group in sets(fitting, way.launch.devices) if len(group) >= count]
+        return (fitting[0][1],) if fitting else ()
+    rooms = tuple([room for _, room in fitting])
+    place = {room.id: n for n, room in enumerate(rooms)}
+    found = [group[:count] for group in sets(rooms, way.launch.devices) if len(group) >= count]
 
     def worth(group: tuple[DeviceRoom, ...]) -> list[int]:
         places = [place[room.id] for room in group]
         return places[::-1] if even else places
 
-    return min(found, key=worth, default=None)
+    return min(found, key=worth, default=())
 
 
 def on_ram(view: HostView, way: Way) -> bool:

@@ -13,6 +13,9 @@ from gridops.planner.draft import Draft, Item, Seated
 from gridops.planner.rank import Rank, side_by_side
 from gridops.planner.seats import Found, Seats
 
+CONFIG = Rank._fields.index("config")
+"""Where a choice that has terms says which config was compared."""
+
 _ANY = Cause(kind=CauseKind.INTENT, detail="is asked for")
 
 
@@ -45,8 +48,7 @@ def _stands(draft: Draft, choice: Choice) -> bool:
     if seated is None or seated.assignment.seat.host != choice.host:
         return False
     profile = draft.world.profiles[seated.assignment.profile]
-    config = next((t.winner for t in choice.terms if t.name == "config"), None)
-    return config is not None and profile.configs[config].name == seated.launch.config
+    return bool(choice.terms) and profile.configs[choice.terms[CONFIG].winner].name == seated.launch.config
 
 
 def _of_standing(seats: Seats, seated: Seated) -> Choice:

@@ -27,6 +27,7 @@ from gridops.model.plan import (
     DecisionKind,
     Launch,
     Plan,
+    Seat,
     Terms,
     Unplaced,
 )
@@ -112,19 +113,23 @@ def diff(before: Side, after: Side, reasons: Reasons) -> tuple[Decision, ...]:
 
 def decisions_digest(decisions: Sequence[Decision]) -> Digest:
     """Name of what will be done: kind, replica, from, to, what runs, changed values. Not order, cost or cause."""
-    done = [
-        {
-            "kind": d.kind.value,
-            "replica": d.replica,
-            "source": to_data(d.source) if d.source is not None else None,
-            "target": to_data(d.target) if d.target is not None else None,
-            "launch": d.launch,
-            "changes": [to_data(c) for c in d.changes],
-        }
-        for d in decisions
-        if d.kind is not DecisionKind.CANNOT_PLACE
-    ]
-    return canon.digest(sorted(done, key=lambda item: (item["kind"], item["replica"])))
+    done = [d for d in decisions if d.kind is not DecisionKind.CANNOT_PLACE]
+    done.sort(key=lambda d: (d.kind.value, d.replica))
+    return canon.digest_bytes(canon.whole(f"[{','.join([_done(d) for d in done])}]"))
+
+
+def _done(d: Decision) -> str:
+    """What is done, as canonical text. Written out field by field, which is the cheapest; `check` does it literally."""
+    changes = canon.dumps([to_data(c) for c in d.changes]).decode() if d.changes else "[]"
+    launch = canon.text(d.launch) if d.launch is not None else "null"
+    what = f'"changes":{changes},"kind":{canon.text(d.kind)},"launch":{launch},"replica":{canon.text(d.replica)}'
+    return f'{{{what},"source":{_seat(d.source)},"target":{_seat(d.target)}}}'
+
+
+def _seat(seat: Seat | None) -> str:
+    if seat is None:
+        return "null"
+    return f'{{"devices":[{",".join(map(canon.text, seat.devices))}],"host":{canon.text(seat.host)}}}'
 
 
 def differences(old: Launch, new: Launch) -> tuple[Change, ...]:

@@ -135,9 +135,9 @@ class Grid:
         self.used, self.used_gpu, self.live, self.live_gpu = made[:4]
         self.present, self.distinct, self.sociable, self.disk_free = made[4:]
         self.leaving, self.holds = (f.copy() for f in flags)
-        self.free: Ints = self.open - self.used
-        self.by_pool: Ints = np.ascontiguousarray(self.free.T)
-        """The same, pool by pool: what is compared over hosts lies together."""
+        self.by_pool: Ints = np.subtract(self.open.T, self.used.T, order="C")
+        """What is free, pool by pool: what is compared over hosts lies together."""
+        self.free: Ints = self.by_pool.T
         # What holds on all hosts need not be looked at host by host; these only ever become stricter.
         self.crowded = anywhere(self.present >= self.limit)
         """Some host has no slot left, or had none."""
@@ -218,14 +218,17 @@ class Grid:
         end = self.seen + len(rows)
         if end > len(self._log):
             self._log = np.concatenate([self._log, np.zeros(end, np.int64)])
-        self._log[self.seen : end] = rows
+        if len(rows) == 1:
+            self._log[self.seen] = rows[0]
+        else:
+            self._log[self.seen : end] = rows
         self.seen = end
 
     def _read(self, n: int) -> None:
         here: HostBoard = self.board.rows[n]
         for c, taken in enumerate(here.taken()):
             self.used[n, c] = self.live[n, c] = taken
-            self.free[n, c] = self.by_pool[c, n] = self.open.item(n, c) - taken
+            self.by_pool[c, n] = self.open.item(n, c) - taken
         if here.leaving or self.shared:
             for c, (desired, live) in enumerate(here.sums()):
                 self.used_gpu[n, c] = desired[1]
@@ -264,7 +267,10 @@ class Grid:
 
     def _fetches(self, n: int, here: HostBoard) -> None:
         for digest in here.artifacts:
-            self._fetched.setdefault(digest, set()).add(n)
+            if (rows := self._fetched.get(digest)) is None:
+                self._fetched[digest] = {n}
+            else:
+                rows.add(n)
             if digest in self._files:
                 self._files[digest][n] = True
 

@@ -45,7 +45,7 @@ class Harm(NamedTuple):
     @property
     def relief_first(self) -> tuple[int, ...]:
         """As a sort key: who suffers most comes first."""
-        return tuple(-part for part in self)
+        return -self.queue, -self.latency_ppm, -self.error_ppm, -self.offered_mlanes, -self.observed_mrpm
 
 
 class Needs:

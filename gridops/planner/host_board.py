@@ -50,7 +50,7 @@ class HostBoard:
     _taken: dict[DeviceId, int] = field(default_factory=dict)
     """Bytes that the desired set takes of each device, in the view's order."""
     _taken_gpu: dict[DeviceId, int] = field(default_factory=dict)
-    """The part of it that is GPU work, where that has a limit of its own."""
+    """The part of it that is GPU work, where that has a limit of its own. Made anew like `leaving`, as what follows."""
     _going: dict[DeviceId, int] = field(default_factory=dict)
     """Bytes that what leaves takes live beside that; devices that nobody leaves may have no line."""
     _going_gpu: dict[DeviceId, int] = field(default_factory=dict)
@@ -90,8 +90,7 @@ class HostBoard:
         if self.origin is not None:
             self.origin = None
             self.desired, self.artifacts = dict(self.desired), set(self.artifacts)
-            self._taken, self._taken_gpu = self._taken.copy(), self._taken_gpu.copy()
-            self._going, self._going_gpu = self._going.copy(), self._going_gpu.copy()
+            self._taken = self._taken.copy()
 
     def put(self, claim: Claim) -> None:
         """The replica shall stand here."""
@@ -229,6 +228,10 @@ class HostBoard:
 
     def _count(self, claim: Claim, sign: int, *, leaving: bool = False) -> None:
         """In the desired set, or beside it."""
+        if leaving:
+            self._going, self._going_gpu = self._going.copy(), self._going_gpu.copy()
+        elif self._taken_gpu:
+            self._taken_gpu = self._taken_gpu.copy()
         sums, gpu_sums = (self._going, self._going_gpu) if leaving else (self._taken, self._taken_gpu)
         for device in claim.devices:
             if device in self._taken:

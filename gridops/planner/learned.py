@@ -122,8 +122,7 @@ class Experience:
 
     def start(self, profile: Profile, config: Config | Launch, view: HostView) -> Start:
         """How long files that are not there take to come to a host, and the start after it."""
-        name, host = config.config if isinstance(config, Launch) else config.name, view.host.id
-        about = Key(profile.name, name, revision_of(config.artifact)) if self._times else None
+        host, about = view.host.id, self._about(profile, config)
         fetched = self.times(TimeKind.FETCH, about).get(host)
         copy = sum([f.size_bytes for f in config.artifact.files if f.sha256 not in view.cached])
         fetch_ms = rate = 0
@@ -135,21 +134,25 @@ class Experience:
             fetch_ms = full * copy // whole
         elif copy:
             fetch_ms = copy * 8_000 // rate if rate else profile.timing.load_ms
-        warmed = host in self.times(TimeKind.WARM, about)
-        return Start(copy, fetch_ms, self.warm_ms(profile, config, host), bool(copy and fetched is not None) or warmed)
+        warmed = self.times(TimeKind.WARM, about).get(host)
+        learned = bool(copy and fetched is not None) or warmed is not None
+        return Start(copy, fetch_ms, _warm_ms(profile, warmed), learned)
 
     def warm_ms(self, profile: Profile, config: Config | Launch, host: HostId) -> int:
         """The start alone, where its files are there."""
-        if not self._times:
-            return profile.timing.warm_ms
-        name = config.config if isinstance(config, Launch) else config.name
-        found = self.times(TimeKind.WARM, Key(profile.name, name, revision_of(config.artifact))).get(host)
-        return profile.timing.warm_ms if found is None else blend(profile.timing.warm_ms, found)
+        return _warm_ms(profile, self.times(TimeKind.WARM, self._about(profile, config)).get(host))
 
     def lead_ms(self, profile: ProfileName) -> int | None:
         """How long there is between the first sign of demand and demand. None: nobody knows."""
         found = self._leads.get(profile)
         return None if found is None else found.lead_ms
+
+    def _about(self, profile: Profile, config: Config | Launch) -> Key | None:
+        """What times to ask for. None: there are none of anything."""
+        if not self._times:
+            return None
+        name = config.config if isinstance(config, Launch) else config.name
+        return Key(profile.name, name, revision_of(config.artifact))
 
     def _recent(self, at_ms: int) -> bool:
         age = clock(self.world.inputs) - at_ms
@@ -166,6 +169,10 @@ def blend(prior_ms: int, learned: LearnedTime) -> int:
     """The prior, the more replaced the more samples there are."""
     known = min(learned.count, LEARN_TRUSTED)
     return (prior_ms * (LEARN_TRUSTED - known) + learned.ewma_ms * known) // LEARN_TRUSTED
+
+
+def _warm_ms(profile: Profile, learned: LearnedTime | None) -> int:
+    return profile.timing.warm_ms if learned is None else blend(profile.timing.warm_ms, learned)
 
 
 def _numbers(speed: MeasuredSpeed) -> tuple[int, int, int, int]:

@@ -20,9 +20,13 @@ from gridops.planner.grid import ENDLESS, Bools, Ints, anywhere
 from gridops.planner.prospects import Prospect
 from gridops.planner.rank_harm import Harms
 from gridops.planner.scarce import NANO, Scarcity
+from gridops.planner.terrain import ZERO
 
 FEW = 24
 """Rows that are looked up one by one, which costs less than arrays do. Changes nothing but time."""
+
+ALL_AT_ONCE = 256
+"""Rows that are all asked again when any has changed: picking some out costs more. Changes nothing but time."""
 
 
 class Answers(NamedTuple):
@@ -48,6 +52,14 @@ class Strands:
 class Opening:
     """One config of one profile on all hosts."""
 
+    # Every plan makes one for each config, and so many attributes fit no dictionary that instances share.
+    __slots__ = (
+        *("_harms", "_known_files", "_named", "_plain", "_scarcity", "_seen", "_shared", "_shares_times"),
+        *("_shares_waits", "_steady", "_strands", "_waiting", "_wanted", "config", "count", "everywhere", "fits"),
+        *("fittings", "gpu", "grid", "harm", "left", "level", "loose", "mixed", "need", "place", "position"),
+        *("profile", "prospect", "ram_need", "rows", "soon_ms", "start_ms", "wait_ms", "waits"),
+    )
+
     def __init__(self, prospect: Prospect, harms: Harms, scarcity: Scarcity, strands: Strands) -> None:
         self.prospect, self.grid = prospect, harms.grid
         self.profile, self.config, self.position = prospect.profile, prospect.config, prospect.position
@@ -65,6 +77,8 @@ class Opening:
         self._seen, self._shared, self._shares_waits, self._shares_times = -1, False, False, False
         self._waiting = False
         """Somewhere it would have to wait, or would have had to."""
+        self._steady = not prospect.contended and len(self.rows) <= ALL_AT_ONCE
+        """While nobody waits, only room changes, and all rows may be asked for it at once."""
         self.level: int | None = None
         """The harm on every row, where it is the same."""
 
@@ -128,6 +142,10 @@ class Opening:
         """Ask those hosts again that have changed since."""
         grid = self.grid
         if self._seen == grid.seen:
+            return
+        if self._steady and not (self._waiting or grid.departs):
+            self._seen = grid.seen
+            self._look_everywhere()
             return
         at, self._seen = grid.changed(self._seen), grid.seen
         if not self.everywhere:
@@ -254,24 +272,39 @@ class Opening:
     def _look(self, at: Ints) -> None:
         """Answer for the rows at these places: counts, company, disk, and memory in both sums."""
         grid, rows = self.grid, at if self.everywhere else self.rows[at]
-        left, able = self._memory(at, rows, grid.by_pool, grid.used_gpu)
+        left, able = self._now(at, rows, grid.by_pool.take(rows, 1), self._wanted.take(grid.shape[rows], 1))
+        self.fits[at] = able
+        if grid.departs:
+            self._look_again(at, rows, left, able)
+        self.left[at] = left
+
+    def _look_everywhere(self) -> None:
+        """The same for all rows, while nothing is on its way out."""
+        grid, rows = self.grid, self.rows
+        free = grid.by_pool if self.everywhere else grid.by_pool.take(rows, 1)
+        self._shared = False
+        self.left, self.fits = self._now(grid.all_rows[: len(rows)], rows, free, self.prospect.wanted)
+
+    def _now(self, at: Ints, rows: Ints, free: Ints, wanted: Ints) -> tuple[Ints, Bools]:
+        """What would be left on these rows, and whether there is room, beside all that shall stand there."""
+        grid = self.grid
+        left, able = self._memory(at, rows, (free, wanted), (grid.by_pool, grid.used_gpu))
         if grid.crowded:
             able &= (grid.present < grid.limit)[rows]
         if self._named:
             able &= self._counts(rows)
         if self.prospect.size_bytes > grid.least_disk:
             able &= self._disk(rows)
-        self.fits[at] = able
-        if grid.departs:
-            self._look_again(at, rows, left, able)
-        self.left[at] = left
+        return left, able
 
     def _look_again(self, at: Ints, rows: Ints, left: Ints, able: Bools) -> None:
         """While others are on their way out, the sum of what runs is the other ledger."""
         grid, waits = self.grid, np.zeros(len(at), np.bool_)
         busy = (grid.leaving[rows] & able).nonzero()[0]
         if len(busy):
-            beside, now = self._memory(at[busy], rows[busy], (grid.open - grid.live).T, grid.live_gpu)
+            chosen, left_live = rows[busy], (grid.open - grid.live).T
+            pools = left_live.take(chosen, 1), self._wanted.take(grid.shape[chosen], 1)
+            beside, now = self._memory(at[busy], chosen, pools, (left_live, grid.live_gpu))
             left[busy] = np.where(now, beside, left[busy])
             boards = grid.board.rows
             waits[busy] = ~now | [grid.board.crowded_now(boards[r], self.profile, None) for r in rows[busy].tolist()]
@@ -286,7 +319,9 @@ class Opening:
         counts, most_here = grid.company.of(profile.name), profile.max_per_host
         if self._plain and len(counts) == 1:
             ((row, many),) = counts.items()
-            elsewhere: Bools = rows != (row if most_here is None or many >= most_here else -1)
+            if most_here is not None and many < most_here:
+                return np.ones(len(rows), np.bool_)
+            elsewhere: Bools = rows != grid.all_rows[row, ...]
             return elsewhere
         if self._plain and len(rows) < FEW:
             assert most_here is not None, "counts are asked where a rule speaks of them"
@@ -315,17 +350,20 @@ class Opening:
         found: Bools = (missing == 0) | (missing <= free)
         return found
 
-    def _memory(self, at: Ints, rows: Ints, left: Ints, used_gpu: Ints) -> tuple[Ints, Bools]:
-        """What would be left on the fullest pool of the seat, and whether there is a seat. `left`: pool x host."""
-        grid = self.grid
-        free = left.take(rows, 1)
+    def _memory(self, at: Ints, rows: Ints, pools: tuple[Ints, Ints], ledger: tuple[Ints, Ints]) -> tuple[Ints, Bools]:
+        """What would be left on the fullest pool of the seat, and whether there is a seat.
+
+        `pools`: what is free and what is wanted, pool x row; `ledger`: what is free on all hosts (pool x host), and
+        what GPU work takes there.
+        """
+        grid, (free, wanted), (left, used_gpu) = self.grid, pools, ledger
         if self.gpu and grid.shared:
             free = np.minimum(free, (grid.gpu[rows] - used_gpu[rows]).T)
-        rest = free - self._wanted.take(grid.shape[rows], 1)
+        rest = free - wanted
         if self.loose and self.count == 1:
             # Read without a sign, what is less than nothing is more than anything.
             least: Ints = np.minimum.reduce(rest.view(np.uint64), 0).view(np.int64)
-            enough: Bools = least >= 0
+            enough: Bools = least >= ZERO
         elif self.loose:
             able = rest >= 0
             enough = np.add.reduce(able, 0) >= self.count

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from gridops.base.ids import Digest
+from gridops.footprint.need import Need, need
 from gridops.model.profile import Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.eligible import Way
@@ -28,6 +29,9 @@ class Prospect:
         grid = harms.grid
         self.profile, self.config, self.position = profile, profile.configs[position], position
         self.count = self.config.devices.count
+        known = need(self.config, grid.world.planning)
+        self.seat_bytes = known.device_bytes * self.count if isinstance(known, Need) else 0
+        """On all pools of a seat, as far as the config itself says; 0 where it does not."""
         self.size_bytes = sum(f.size_bytes for f in self.config.artifact.files)
         """Bytes where none of its files is there."""
         self.fittings = fittings_of(grid, profile, position)
@@ -68,6 +72,11 @@ class Prospect:
         """Row x pool."""
         found: Bools = self.fittings.usable[self._shape[self.rows]]
         return found
+
+    @cached_property
+    def wanted(self) -> Ints:
+        """Pool x row: bytes that a pool of the seat needs free. For whoever asks all rows again and again."""
+        return self.fittings.wanted.take(self._shape[self.rows], 1)
 
     def way(self, grid: Grid, row: int) -> Way:
         """How it would run on the host of this row, with that host's own pools."""

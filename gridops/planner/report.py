@@ -53,6 +53,8 @@ def shortfalls(draft: Draft) -> tuple[Shortfall, ...]:
     found = []
     silent = {h for h, v in draft.world.hosts.items() if v.standing in (Standing.NOT_SERVING, Standing.LOST)}
     for profile in draft.world.profiles.values():
+        if profile.spread is None and not silent:
+            continue
         seats = draft.of(profile.name)
         found += _spread(draft, profile, seats)
         serving = [s for s in seats if s.assignment.seat.host not in silent] if silent else seats
@@ -84,8 +86,9 @@ def notes(draft: Draft, counts: Sequence[str] = ()) -> tuple[str, ...]:
 def _pins_in_vain(draft: Draft) -> list[str]:
     """A pin that names no host of the scope holds nobody: silence would let people believe that it does."""
     found = []
-    for name, profile in sorted(draft.world.profiles.items()):
-        strange = sorted(set(profile.placement.pins) - set(pins(profile, draft.world)))
+    for name, profile in draft.world.profiles.items():
+        wished = profile.placement.pins
+        strange = sorted(set(wished) - set(pins(profile, draft.world))) if wished else ()
         if strange:
             named = ", ".join(strange[:8]) + (" and others" if len(strange) > 8 else "")
             what = "which is no host" if len(strange) == 1 else "which are no hosts"

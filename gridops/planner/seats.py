@@ -31,6 +31,7 @@ from gridops.planner.rank_harm import Harms
 from gridops.planner.recall import Shelf
 from gridops.planner.scarce import scarcity_of
 from gridops.planner.table import Column, Table, column_of
+from gridops.planner.terrain import MIB_BITS
 
 NOTHING: tuple[object, ...] = ()
 """What is believed where nothing was learned: always the same object."""
@@ -141,10 +142,8 @@ class Seats:
 
     def width(self, name: ProfileName) -> tuple[int, int]:
         """How constrained and how large a profile is, for `order`."""
-        profile, planning = self.draft.world.profiles[name], self.draft.world.planning
-        rows = _union([o.rows for o in self.lasting(profile)])
-        needs = [(c.devices.count, need(c, planning)) for c in profile.configs]
-        return len(rows), max((n.device_bytes * many for many, n in needs if isinstance(n, Need)), default=0)
+        openings = self.lasting(self.draft.world.profiles[name])
+        return len(_union([o.rows for o in openings])), max([o.prospect.seat_bytes for o in openings], default=0)
 
     def least(self, profile: Profile) -> int:
         """Bytes that the profile takes at least on a pool; 0 where that is not known, or the RAM beside others will do.
@@ -209,41 +208,41 @@ class Seats:
             too_dear = np.where(price == UNKNOWN_PRICE_MICRO, ceiling.unknown == "refuse", too_dear)
             fits = fits & (grid.holds[opening.rows] | ~too_dear)
         places = fits.nonzero()[0]
-        rows = places if opening.everywhere else opening.rows[places]
         proposed = grid.row.get(self.draft.world.proposed.get(item.replica, NOBODY), -1)
-        reviewed = self._reviewed(opening, rows, proposed) if proposed >= 0 else 0
+        reviewed = self._reviewed(opening, proposed) if proposed >= 0 else 0
         # With every host a domain of its own, those that have one and may have no other are not among these.
         alone = item.profile.spread is None and item.profile.max_per_host == 1
-        domains = (0, 0) if alone else self._domains(item, rows)
-        return Table(opening, places, self._columns(item, opening, (places, rows), reviewed, domains), reviewed)
+        domains = (0, 0) if alone else self._domains(item, opening)
+        return Table(opening, places, self._columns(item, opening, reviewed, domains), reviewed)
 
-    def _reviewed(self, opening: Opening, rows: Ints, proposed: int) -> Ints | int:
+    def _reviewed(self, opening: Opening, proposed: int) -> Ints | int:
         """What a host has to be better by than the one (row) that people look at, if that one still has room."""
         place = int(opening.place[proposed])
         if place < 0 or not opening.fits[place]:
             return 0
-        return np.where(rows != proposed, int(opening.harm[place]) * REVIEW_PPM // PPM, 0)
+        return np.where(opening.rows != proposed, int(opening.harm[place]) * REVIEW_PPM // PPM, 0)
 
     def _columns(
-        self, item: Item, opening: Opening, at: tuple[Ints, Ints], reviewed: Ints | int, domains: tuple[Column, Column]
+        self, item: Item, opening: Opening, reviewed: Ints | int, domains: tuple[Column, Column]
     ) -> tuple[Column, ...]:
-        """The terms in the order of `Rank`, but for the parts of the harm. `at`: places in the opening, and rows."""
-        grid, (places, rows), (same, sharing) = self.grid, at, domains
-        harm: Column | None = opening.level if isinstance(reviewed, int) else None
-        if harm is None:
-            harm = column_of(opening.harm[places] + reviewed)
+        """The terms in the order of `Rank`, but for the parts of the harm, each by place in the opening."""
+        grid, rows, (same, sharing) = self.grid, opening.rows, domains
+        if isinstance(reviewed, int):
+            harm: Column = column_of(opening.harm) if opening.level is None else opening.level
+        else:
+            harm = column_of(opening.harm + reviewed)
         unproposed: Column = 0
         if (proposed := self.draft.world.proposed.get(item.replica)) is not None:
             unproposed = column_of((rows != grid.row.get(proposed, -1)).astype(np.int64))
         price: Column = column_of(np.where(grid.holds[rows], 0, grid.price[rows])) if grid.priced else 0
-        stranded = (lambda at: opening.stranded(places[at])), (lambda n: opening.stranded_of(int(places[n])))
+        stranded = opening.stranded, opening.stranded_of
         if item.profile.placement.even:
-            full = (lambda at: filled(opening, places[at])), (lambda n: filled_of(opening, int(places[n])))
+            full = (lambda at: filled(opening, at)), (lambda n: filled_of(opening, n))
             return same, opening.position, harm, sharing, unproposed, price, full, stranded, 0
-        left = (lambda at: opening.left[places[at]] >> MIB), (lambda n: int(opening.left[places[n]]) >> MIB)
+        left = (lambda at: opening.left[at] >> MIB_BITS), (lambda n: opening.left.item(n) >> MIB)
         return same, opening.position, harm, sharing, unproposed, price, 0, stranded, left
 
-    def _domains(self, item: Item, rows: Ints) -> tuple[Column, Column]:
+    def _domains(self, item: Item, opening: Opening) -> tuple[Column, Column]:
         """Whether a seat breaks the failure-domain minimum, and how many others of the profile share its domain."""
         spread, others = item.profile.spread, self.draft.of(item.profile.name)
         least = min(spread.min, self.draft.sizes[item.profile.name].replicas) if spread is not None else 0
@@ -256,12 +255,12 @@ class Seats:
             if seat.assignment.replica != item.replica and row is not None and numbers[row] >= 0:
                 taken[numbers[row]] += 1
         same: Column = 0
-        if spread is None:
-            return same, ((lambda at: taken[rows[at]]), (lambda n: int(taken[rows[n]])))  # each host is its own
+        if spread is None and opening.everywhere:
+            return same, column_of(taken)  # each host is its own
+        mine = numbers[opening.rows]
         if least and np.count_nonzero(taken) < least:
-            mine = numbers[rows]
             same = column_of(((mine < 0) | (taken[mine] > 0)).astype(np.int64))
-        return same, ((lambda at: taken[numbers[rows[at]]]), (lambda n: int(taken[numbers[rows[n]]])))
+        return same, ((lambda at: taken[mine[at]]), (lambda n: taken.item(mine[n])))
 
     def _own_place(self, item: Item, openings: Sequence[Opening]) -> Candidate | None:
         """The best seat on the host it stands on, beside or instead of its former self: it only leaves its devices."""
@@ -286,13 +285,11 @@ class Seats:
 
     def _own_rank(self, item: Item, opening: Opening, place: int, offer: Offer) -> Rank:
         """Its terms there; what fits and what has to wait is the board's word, for the arrays count its former self."""
-        at, rows, reviewed = np.array([place]), opening.rows[[place]], np.zeros(1, np.int64)
-        columns = list(self._columns(item, opening, (at, rows), reviewed, self._domains(item, rows)))
+        columns = list(self._columns(item, opening, 0, self._domains(item, opening)))
         columns[Rank._fields.index("stranded_micro")] = 0
         if item.profile.placement.even:
             columns[Rank._fields.index("filled_ppm")] = filled_of(opening, place, here=True)
-        table = Table(opening, at, columns, reviewed)
-        rank = table.rank(0)
+        rank = Table(opening, np.array([place]), columns, 0).rank(place)
         more = opening.if_waits(offer.waits, place)
         waiting = rank.harm_waiting + more
         left = 0 if item.profile.placement.even else offer.left_bytes >> MIB

@@ -17,7 +17,7 @@ from gridops.planner.openings import Opening
 from gridops.planner.rank import Rank
 
 Lazy: TypeAlias = tuple[Callable[[Ints], Ints], Callable[[int], int]]
-"""A term whose numbers are made when somebody asks: for some rows, or for one."""
+"""A term whose numbers are made when somebody asks: at some places of the opening, or at one."""
 
 Column: TypeAlias = Lazy | int
 """A number where the term is the same for all rows."""
@@ -29,26 +29,20 @@ class Table:
     __slots__ = ("_alike", "_differing", "_opening", "_rest", "_reviewed", "_told", "places")
 
     def __init__(self, opening: Opening, places: Ints, columns: Sequence[Column], reviewed: Ints | int) -> None:
-        """`places`: positions within the opening. `reviewed`: the part of the harm that is not the opening's."""
+        """`places`: within the opening, in order. `reviewed`: the part of the harm that is not the opening's, by place
+        where it differs."""
         self._opening, self.places, self._reviewed = opening, places, reviewed
-        self._alike: list[int] = []
+        self._alike = [c if isinstance(c, int) else 0 for c in columns]
         """Terms that are the same for all rows, and nothing where they differ."""
-        self._differing: list[tuple[int, Lazy]] = []
+        self._differing = [(n, c) for n, c in enumerate(columns) if not isinstance(c, int)]
         """The others, by their position among the terms."""
-        for column in columns:
-            if isinstance(column, int):
-                self._alike.append(column)
-            else:
-                self._differing.append((len(self._alike), column))
-                self._alike.append(0)
         self._told: list[tuple[Rank, int]] = []
         """The best rows so far, in order."""
-        size = len(places)
-        self._rest: list[tuple[tuple[int, ...], Ints, Bools | None]] = []
+        self._rest: list[tuple[tuple[int, ...], Ints, tuple[Ints, Bools] | None]] = []
         """The others: groups with the terms in which they are equal, of those that differ; the best group last. Of one
-        that was split it is those that were not better."""
-        if size:
-            self._rest.append(((), opening.grid.all_rows[:size], None))
+        that was split it is those that were not better, by the values of the next term."""
+        if len(places):
+            self._rest.append(((), places, None))
 
     @property
     def rows(self) -> Ints:
@@ -72,45 +66,48 @@ class Table:
         """Find the next best row: the columns are compared from the left, among those still equal."""
         if not self._rest:
             return False
-        equal, at, better = self._rest.pop()
-        if better is not None:
-            at = at[~better]
+        (equal, at, split), values = self._rest.pop(), None
+        if split is not None:
+            worse = ~split[1]
+            at, values = at[worse], split[0][worse]
         for _, (some, one) in self._differing[len(equal) :]:
             if len(at) == 1:
-                equal = *equal, one(int(at[0]))
+                equal = *equal, one(at.item())
                 continue
-            values = some(at)
-            best = values[values.argmin()]
+            if values is None:
+                values = some(at)
+            best = values[values.argmin(), ...]
             least = values == best
             few = least.nonzero()[0]
             if len(few) < len(at):
-                self._rest.append((equal, at, least))
+                self._rest.append((equal, at, (values, least)))
                 at = at[few]
-            equal = *equal, int(best)
+            values, equal = None, (*equal, best.item())
         chosen = 0  # rows stand in the order of host names
         if len(at) > 1:
             if self._opening.mixed:
                 parts = list(zip(*(p.tolist() for p in self._parts(at)), strict=True))
                 chosen = parts.index(min(parts))
             self._rest.append((equal, at[1:] if not chosen else np.delete(at, chosen), None))
-        first = int(at[chosen])
-        self._told.append((self._rank(first, equal), int(self._opening.rows[self.places[first]])))
+        place = at.item(chosen)
+        row = place if self._opening.everywhere else self._opening.rows.item(place)
+        self._told.append((self._rank(place, equal), row))
         return True
 
-    def rank(self, n: int) -> Rank:
+    def rank(self, place: int) -> Rank:
         """All terms of one row."""
-        return self._rank(n, [one(n) for _, (_, one) in self._differing])
+        return self._rank(place, [one(place) for _, (_, one) in self._differing])
 
-    def _rank(self, n: int, differing: Sequence[int]) -> Rank:
-        reviewed = self._reviewed if isinstance(self._reviewed, int) else int(self._reviewed[n])
+    def _rank(self, place: int, differing: Sequence[int]) -> Rank:
+        reviewed = self._reviewed if isinstance(self._reviewed, int) else self._reviewed.item(place)
         terms = self._alike.copy()
         for (position, _), term in zip(self._differing, differing, strict=True):
             terms[position] = term
-        return Rank._make((*terms, *self._opening.parts_of(int(self.places[n])), reviewed))
+        return Rank._make((*terms, *self._opening.parts_of(place), reviewed))
 
     def _parts(self, at: Ints) -> tuple[Ints, ...]:
         reviewed = np.full(len(at), self._reviewed) if isinstance(self._reviewed, int) else self._reviewed[at]
-        return (*self._opening.parts(self.places[at]), reviewed)
+        return (*self._opening.parts(at), reviewed)
 
 
 def column_of(column: Ints) -> Lazy:

@@ -6,15 +6,16 @@ to it. Nothing here looks at memory. Called by `planner.plan` between `gather` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId, replica_id, replica_key, split_replica
 from gridops.base.units import counted
-from gridops.model.plan import Cause, CauseKind, Retirement, Terms
+from gridops.model.plan import Cause, CauseKind, Plan, Retirement, Terms
 from gridops.model.profile import Profile
 from gridops.planner.incumbents import Incumbent, Verdict, mark
+from gridops.planner.recall import Shelf
 from gridops.planner.sizing import Size, Sizes
 from gridops.planner.views import strays
 from gridops.planner.world import World
@@ -25,6 +26,27 @@ class Missing(NamedTuple):
 
     replica: ReplicaId
     cause: Cause
+
+
+class Before(NamedTuple):
+    """What the parent says of profiles."""
+
+    wanted: Mapping[ProfileName, int]
+    """Replicas of those that it knew."""
+    retired: Collection[ProfileName]
+
+    @classmethod
+    def of(cls, world: World) -> Before:
+        parent = world.inputs.parent
+        if parent is None:
+            return cls({}, ())
+        shelf: Shelf[Before] = world.recall.shelf("wanted before")
+        return shelf.of("all", (parent,), lambda: cls._read(parent))
+
+    @classmethod
+    def _read(cls, parent: Plan) -> Before:
+        wanted = {t.profile: t.replicas_min for t in reversed(parent.terms)}
+        return cls(wanted, {r.profile for r in parent.retirements})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +68,7 @@ def choose(world: World, incumbents: Sequence[Incumbent]) -> Targets:
     wanted: list[Incumbent] = []
     removed: list[Incumbent] = []
     missing: list[Missing] = []
-    rule, sizes = Sizes(world), dict[ProfileName, Size]()
+    rule, sizes, told = Sizes(world), dict[ProfileName, Size](), Before.of(world)
     for name in sorted(by_profile):
         profile = world.profiles.get(name)
         standing = by_profile[name]
@@ -63,11 +85,11 @@ def choose(world: World, incumbents: Sequence[Incumbent]) -> Targets:
             kept = _towards_pins(world, profile, _keep(world, profile, standing, size.replicas), size.replicas)
             ids = {i.replica for i in kept}
             if len(ids) < len(standing):
-                cause = _fewer(world, profile, size)
+                cause = _fewer(world, profile, size, told)
                 removed += [i._replace(cause=cause) for i in standing if i.replica not in ids]
         wanted += kept
         if profile is not None and size is not None:
-            missing += _missing(world, profile, kept, size)
+            missing += _missing(world, profile, kept, size, told)
     # An adopted residency that is not wanted was never in any plan: nothing is decided by leaving it out.
     return Targets(tuple(wanted), tuple(i for i in removed if not i.adopted), tuple(missing), sizes)
 
@@ -176,7 +198,7 @@ def _could_move(kept: Sequence[Incumbent]) -> list[Incumbent]:
     return [i for i in staying if keeps.get(i.host) != i.replica]
 
 
-def _missing(world: World, profile: Profile, kept: Sequence[Incumbent], size: Size) -> list[Missing]:
+def _missing(world: World, profile: Profile, kept: Sequence[Incumbent], size: Size, told: Before) -> list[Missing]:
     """The lowest free numbers, as many as are missing: first those of the baseline, then those that demand adds.
 
     More are named than needed where seats may turn out narrower than hoped; `enough` lets go of the rest.
@@ -185,7 +207,7 @@ def _missing(world: World, profile: Profile, kept: Sequence[Incumbent], size: Si
     if lacking <= 0:
         return []
     taken = {split_replica(i.replica)[1] for i in kept}
-    cause = _more(world, profile)
+    cause = _more(world, profile, told)
     more = Cause(kind=CauseKind.DEMAND, detail=size.why) if size.why else cause
     found: list[Missing] = []
     number = 0
@@ -197,21 +219,9 @@ def _missing(world: World, profile: Profile, kept: Sequence[Incumbent], size: Si
     return found
 
 
-def before(world: World, name: ProfileName) -> int | None:
-    """Replicas that the parent wanted. None: it did not know the profile."""
-    parent, shelf = world.inputs.parent, world.recall.shelf("wanted before")
-    if parent is None:
-        return None
-    known: dict[ProfileName, int] = shelf.of(
-        "all", (parent,), lambda: {t.profile: t.replicas_min for t in reversed(parent.terms)}
-    )
-    return known.get(name)
-
-
-def _more(world: World, profile: Profile) -> Cause:
-    was, now, wished = before(world, profile.name), profile.replicas_min, len(pins(profile, world))
-    retired = {r.profile for r in world.inputs.parent.retirements} if world.inputs.parent is not None else set()
-    if profile.name in retired:
+def _more(world: World, profile: Profile, told: Before) -> Cause:
+    was, now, wished = told.wanted.get(profile.name), profile.replicas_min, len(pins(profile, world))
+    if profile.name in told.retired:
         detail = "profile is declared again"
     elif was is None:
         detail = "profile is new"
@@ -225,11 +235,11 @@ def _more(world: World, profile: Profile) -> Cause:
     return Cause(kind=CauseKind.INTENT, detail=detail, at=at)
 
 
-def _fewer(world: World, profile: Profile, size: Size) -> Cause:
+def _fewer(world: World, profile: Profile, size: Size, told: Before) -> Cause:
     """People asked for fewer, or demand does."""
     parent = world.inputs.parent
     stood = sum(1 for a in parent.placement if a.profile == profile.name) if parent is not None else 0
-    asked = before(world, profile.name)
+    asked = told.wanted.get(profile.name)
     was = max(stood, asked or 0)
     by_file = size.replicas >= max(size.baseline, profile.replicas_max) or (
         size.replicas == size.baseline and asked is not None and asked > size.baseline

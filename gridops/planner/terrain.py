@@ -30,6 +30,12 @@ ENDLESS = 1 << 62
 MIB = 20
 """Bits of a mebibyte: bytes times a million would not fit 64 bits on the largest hosts."""
 
+ZERO: Ints = np.array(0, np.int64)
+"""Nothing, as an array without dimensions: beside a short column that costs half of what a number does."""
+
+MIB_BITS: Ints = np.array(MIB, np.int64)
+"""The same for `MIB`."""
+
 Shape: TypeAlias = tuple[object, ...]
 """What placement rules read of a host besides its name, its state and what it holds."""
 

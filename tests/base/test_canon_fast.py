@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridops.base.canon import dumps
+from gridops.base.canon import dumps, text, whole
 from tests.base.literal import answer, literal_bytes
 
 
@@ -52,6 +52,12 @@ def deep(draw: st.DrawFn) -> Any:
 @given(good | mixed | deep())
 def test_the_fast_check_and_the_literal_one_agree_on_bytes_and_on_refusals(value: Any) -> None:
     assert answer(dumps, value) == answer(literal_bytes, value)
+
+
+@settings(max_examples=200)
+@given(st.text() | st.sampled_from(["\ud800", "a\udfff", Key.A, "\x00\x7f\u2028"]))
+def test_a_text_that_is_written_by_itself_has_the_bytes_that_it_has_as_a_value(value: str) -> None:
+    assert answer(lambda v: whole(text(v)), value) == answer(literal_bytes, value)
 
 
 def test_a_key_that_only_equals_a_good_one_is_refused_also_after_the_good_one() -> None:

@@ -21,7 +21,7 @@ from gridops.model.plan import Plan
 from gridops.model.policy import Headroom, PlanningPolicy, Search
 from gridops.model.profile import Colocation, PlacementRules, Profile, Restart
 from gridops.model.snapshot import HostReport, HostState, Residency, ResidencyState, Snapshot
-from gridops.planner import gather, views
+from gridops.planner import gather, openings, views
 from gridops.planner.constants import LEARN_VALID_MS
 from gridops.planner.draft import begin
 from gridops.planner.host_board import HostBoard
@@ -384,6 +384,26 @@ def test_what_a_plan_read_of_a_profile_is_what_it_says_now() -> None:
         assert to_bytes(made) == to_bytes(plan(fleet.inputs()))
         read.append(next(p.digest for p in made.reads.profiles if p.profile == "p2"))
     assert len(set(read)) == 2
+
+
+def test_what_was_wanted_before_is_what_the_present_parent_wanted() -> None:
+    recall, fleet, told = Recall(), standing(), list[str]()
+    parent = fleet.parent
+    assert parent is not None
+    for before in (5, 4):
+        terms = tuple(replace(t, replicas_min=before) if t.profile == "p2" else t for t in parent.terms)
+        asked = but_profile(fleet.but(parent=replace(parent, terms=terms)), "p2", replicas_min=6, replicas_max=6)
+        told += {d.cause.detail for d in plan(asked.inputs(), recall).decisions if d.replica == "p2/6"}
+    assert told == ["replicas 5 => 6", "replicas 4 => 6"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_asking_all_rows_says_what_asking_those_that_changed_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    recall, questions = Recall(), list(chain(rolled(seed)))
+    made = [to_bytes(plan(inputs, recall)) for inputs in questions]
+    monkeypatch.setattr(openings, "ALL_AT_ONCE", 0)
+    recall = Recall()
+    assert [to_bytes(plan(inputs, recall)) for inputs in questions] == made
 
 
 def test_what_an_opening_said_at_the_beginning_stays_said_whatever_changes_then() -> None:
