@@ -135,12 +135,12 @@ class Pair:
                 self.spawned.setdefault(body, set()).add(engine.pid)
         assert all(len(pids) == 1 for pids in alive.values()), f"two processes of one body: {alive}"
 
-    def until(self, what: str, holds: Callable[[], bool]) -> None:
-        end = time.monotonic() + STORY_S
+    def until(self, what: str, holds: Callable[[], bool], most_s: float = STORY_S) -> None:
+        end = time.monotonic() + most_s
         while not holds():
             self.look()
             words = "\n".join(self.words(name) for name in (CONTROLLER, *self.agents))
-            assert time.monotonic() < end, f"not within {STORY_S} s: {what}; ends: {self.ends}\n{words}"
+            assert time.monotonic() < end, f"not within {most_s} s: {what}; ends: {self.ends}\n{words}"
             time.sleep(0.05)
 
     def end(self) -> None:

@@ -13,9 +13,10 @@ import signal
 import time
 from collections import Counter
 
+from gridops.base import limits
 from gridops.disk.failpoint import NAME
 from gridops_agent.platform import here
-from tests.crash.pair import AGENTS, CONTROLLER, Bare, Pair, wanted
+from tests.crash.pair import AGENTS, CONTROLLER, STORY_S, Bare, Pair, wanted
 
 PROFILES = ("tiny", "one", "two")
 LAST = "calm"
@@ -25,6 +26,9 @@ DRAIN = "apiVersion: gridops/v1\nkind: Drain\nhost: {}\nreason: a storm\n"
 PAUSE_S = 1.5
 ENGINE_KILLS = 3
 """For each minute at most: what is killed more often is given up by its restart policy, and nothing moves any more."""
+
+BRAKED_S = STORY_S + 2 * limits.STANDING_STOPS_WINDOW_MS / 1000
+"""A host's brake counts what a long storm took out of service; the controller asks again at growing intervals."""
 
 
 def storm(pair: Pair, seconds: float, seed: int) -> Counter[str]:
@@ -99,6 +103,6 @@ def calmed(pair: Pair) -> None:
     want(pair, {**dict.fromkeys(PROFILES, 0), LAST: 1})
     pair.until("a profile that saw nothing of it is ready", lambda: LAST in pair.ready_names())
     want(pair, {LAST: 0})
-    pair.until("nothing is left", pair.idle)
+    pair.until("nothing is left", pair.idle, BRAKED_S)
     assert NAME not in os.environ
     pair.end()
