@@ -66,6 +66,7 @@ class Auditor:
         self.gone = Gone(trace)
         self._kinds = _READ | (_OF_LOSSES if options.lose_every_ms else set())
         self._kinds |= {"outbox_set"} if options.usurper_ppm else set()
+        self._kinds |= {"host_seen"} if options.rekey_every_ms else set()
         self._serving = Serving(hosts, self.gone)
 
     def look(self, now_ms: int) -> None:
@@ -87,6 +88,8 @@ class Auditor:
                     self.gone.asked(body)
                     self._queued(body, now_ms)
                     self._disrupts(body, authority, now_ms)
+                case r.HostSeen(host=host, host_key=key):
+                    self._another_key(host, key)
                 case r.OutboxSet(outbox=outbox):
                     self._adopted(outbox)
                 case r.BodyVoided(host=host, seq=seq):
@@ -115,6 +118,15 @@ class Auditor:
                 self._in_force(plan)
             case r.IntentAccepted() | r.WrittenOff() | r.HostBack():
                 self.gone.fold(row)
+
+    def _another_key(self, host: HostId, key: str) -> None:
+        """Under another key a host is another counterparty. It takes one only when no command is open there, and none
+        for the key of before is ever obeyed again: what was asked under that one is over. Raises Broken."""
+        kept = self._hosts[host].ledger.kept
+        if any(body.host == host for body in self._open.values()) and kept.fence.host_key != key:
+            raise Broken("S6", f"what {host} was asked under one key is over by the word of another one")
+        self._open = {digest: body for digest, body in self._open.items() if body.host != host}
+        self._bodies = {at: digest for at, digest in self._bodies.items() if at[0] != host}
 
     def _adopted(self, outbox: Outbox) -> None:
         """A host's own account of its commands is taken over: what was never decided there is nobody's any more, and
@@ -229,9 +241,11 @@ class Auditor:
 
     def _over(self, receipt: Receipt) -> None:
         host = self._hosts[receipt.host]
-        if receipt.final:
-            self._open.pop(receipt.body, None)
-        if receipt.final and all(kept.body != receipt.body for kept in host.ledger.kept.receipts.kept if kept.final):
+        if not receipt.final:
+            return
+        self._open.pop(receipt.body, None)
+        kept = host.ledger.kept.receipts.kept
+        if receipt.body not in host.said and all(k.body != receipt.body for k in kept if k.final):
             raise Broken("S6", f"command {receipt.seq} of {receipt.host} is over, and its host never said so")
 
     def _saw(self, receipt: Receipt) -> None:

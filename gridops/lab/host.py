@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 
-from gridops.base import limits
-from gridops.base.canon import digest_bytes
+from gridops.base.codes.trust import BAD_SIGNATURE
 from gridops.base.errors import Failed, Refusal
 from gridops.base.ids import DeviceId, Digest, EngineName, HostId
 from gridops.base.record import to_bytes
@@ -20,6 +19,7 @@ from gridops.lab.broken import Broken
 from gridops.lab.callers import LabFront
 from gridops.lab.dice import Dice
 from gridops.lab.disk import Ledger
+from gridops.lab.identity import Keyring, newborn
 from gridops.lab.lines import Lines
 from gridops.lab.net import Net, refusal_in
 from gridops.lab.options import Options
@@ -30,12 +30,10 @@ from gridops.lab.work import Work
 from gridops.model.fleet import DeviceKind, Runtime
 from gridops.model.snapshot import DeviceReport
 from gridops.protocol import fresh, receipts
-from gridops.protocol.fence import Decided, new_fence
-from gridops.protocol.messages import Beat, Directive, Head, Term
+from gridops.protocol.messages import Beat, Directive
 from gridops.protocol.open import open_directive
 from gridops.trust.envelope import seal_record
-from gridops.trust.keys import MachineSigner
-from gridops.trust.root import RootChain, genesis
+from gridops.trust.root import genesis
 from gridops_agent.core import pace
 from gridops_agent.core.events import (
     Act,
@@ -48,6 +46,7 @@ from gridops_agent.core.events import (
     Found,
     Heard,
     Measured,
+    Rekeyed,
     Resumed,
     RootsCame,
     StartAgain,
@@ -57,7 +56,6 @@ from gridops_agent.core.events import (
 from gridops_agent.core.heart import step
 from gridops_agent.core.protection import Verdict
 from gridops_agent.core.report import Readings, heartbeat
-from gridops_agent.core.state import Host
 
 MIB = 1 << 20
 SIGNED_CONTEXT = 2048
@@ -96,13 +94,13 @@ class LabHost:
         self.name = name
         self.around = around
         self.dice = Dice(seed, f"host {name}")
-        self.signer = signer_of(name)
+        self.keys = Keyring(name)
         drift_ppm = options.clock_drift_ppm
         self.clock = MachineClock(around.agenda, drift_ppm if name in options.host_names[::2] else -drift_ppm)
         self.processes = Processes(around.agenda, options, Dice(seed, f"processes {name}"))
         self.cached: set[Digest] = set()
         self.ledger = Ledger(
-            newborn(name, self.signer, genesis(around.root), around.root, options.past),
+            newborn(name, self.keys.present, genesis(around.root), around.root, options.past),
             Dice(seed, f"ledger {name}"),
             options.agent_crash_ppm,
             around.strikes,
@@ -114,6 +112,8 @@ class LabHost:
         self.lines = Lines()
         self.work = Work(self)
         self.front = LabFront(self)
+        self.said: set[Digest] = set()
+        """Commands whose end it told under a former key."""
         self.ending: set[Digest] = set()
         """Residencies that were told to end, whatever became of it."""
         self.away = False
@@ -253,6 +253,7 @@ class LabHost:
         self._pace = pace.Pace()
         self._waiting = self._news = False
         kept = self.ledger.kept
+        self.keys.settle(kept.fence.host_key)
         if kept.commands:
             self.around.trace.saw("open intent at a start")
         self.host = replace(kept, boot=self.dice.token(), measured=(), verdict=Verdict())
@@ -303,8 +304,8 @@ class LabHost:
         self.session = fresh.ask(self.session, nonce, self.clock.monotonic_ms())
         word = heartbeat(self.host, self.session, nonce, self.now(), "lab", self._readings())
         said = Beat(
-            heartbeat=seal_record("heartbeat", word, self.signer),
-            receipts=tuple(seal_record("receipt", r, self.signer) for r in receipts.owed(self.host.receipts)),
+            heartbeat=seal_record("heartbeat", word, self.keys.present),
+            receipts=tuple(seal_record("receipt", r, self.keys.present) for r in receipts.owed(self.host.receipts)),
         )
         self._waiting = True
         self.around.net.send(self.name, True, to_bytes(said).decode(), lambda text: self.around.up(self.name, text))
@@ -341,7 +342,24 @@ class LabHost:
 
     def _refused(self, code: str) -> None:
         self._waiting, self._pace = False, pace.refused(self._pace, code)
+        if code == BAD_SIGNATURE.code:
+            self._next_key()
         self._wait()
+
+    def _next_key(self) -> None:
+        """Its present key is known no more: people have committed the next one, if one waits. Commands end first."""
+        coming, before = self.keys.coming, self.host.receipts.kept
+        if coming is None or self.host.commands:
+            return
+        try:
+            self.tell_once(Rekeyed(coming.public.text))
+        except Failed as full:
+            self.say(f"keeps its key: {full.message}")
+            return
+        self.said |= {receipt.body for receipt in before if receipt.final}
+        self.keys.settle(coming.public.text)
+        self.around.trace.saw("a host took its next key")
+        self.say("takes its next key")
 
     def _wait(self) -> None:
         news, self._news = self._news, False
@@ -378,20 +396,3 @@ class LabHost:
 
     def say(self, what: str) -> None:
         self.around.trace.add(self.name, what)
-
-
-def signer_of(name: HostId) -> MachineSigner:
-    """The key of a host; the same in every run."""
-    return MachineSigner.from_seed(name.encode().ljust(32, b"."))
-
-
-def newborn(name: HostId, signer: MachineSigner, chain: RootChain, root: str, past: int = 0) -> Host:
-    """A host that has joined and knows the root. Of its past it knows what is kept of so many commands."""
-    key = signer.public.text
-    fence, said = new_fence(chain.fleet, name, key), receipts.new_receipts(chain.fleet, name, key)
-    if past:
-        old = tuple(Decided(seq=n, body=digest_bytes(f"{name}/{n}".encode()), rseq=n) for n in range(1, past + 1))
-        head, term = Head(seq=past, body=old[-1].body), Term(epoch=chain.root.controller_epoch, counter=1)
-        fence = replace(fence, term=term, head=head, decided=old[-limits.DECIDED_KEPT :])
-        said = replace(said, head=past, acked=past, prev=digest_bytes(f"{name}/receipt {past}".encode()))
-    return Host(boot="", chain=chain, roots=(root,), fence=fence, receipts=said)

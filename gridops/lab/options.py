@@ -113,6 +113,8 @@ class Options:
     """Somebody asks a model; 0: nobody ever does."""
     lose_every_ms: int = 0
     """One host falls silent, and people write it off or expunge its key (`lab.losses`). Not where `talk`."""
+    rekey_every_ms: int = 0
+    """One host makes another key, signs it over, and people commit it (`lab.rekeys`). Not where `talk`."""
     forecast_every_ms: int = 0
     """Somebody asks what a forecast would change (`lab.forecasts`). Not where `talk`."""
     scopes: int = 1
@@ -156,7 +158,9 @@ class Options:
 
 def draw(seed: int) -> Options:
     """The options of a seed."""
-    return _usurped(_drawn(seed))
+    drawn = _usurped(_drawn(seed))
+    keys = Dice(seed, "options: keys of hosts")
+    return replace(drawn, rekey_every_ms=keys.one_of((30_000, 70_000))) if keys.happens(100_000) else drawn
 
 
 def _drawn(seed: int) -> Options:

@@ -22,7 +22,8 @@ from gridops.lab.agenda import EPOCH_MS
 from gridops.lab.dice import Dice
 from gridops.lab.forge import Forge
 from gridops.lab.head import Head, drive
-from gridops.lab.host import SIGNED_CONTEXT, signer_of
+from gridops.lab.host import SIGNED_CONTEXT
+from gridops.lab.identity import signer_of
 from gridops.lab.options import Options
 from gridops.model.catalog import Catalog, Entry, Files
 from gridops.model.plan import Plan, ReadSet
@@ -80,6 +81,8 @@ class Repository:
         self.contexts = dict.fromkeys(self.replicas, 2048)
         self.modes = dict.fromkeys(options.scope_names, "automatic" if options.automatic else "recommend")
         self.drains: set[HostId] = set()
+        self.keys = {name: [signer_of(name).public.text] for name in options.host_names}
+        """Of each host, the one that counts last."""
         self.expunged: set[HostId] = set()
         """Whose key counts no more, for ever."""
         self._undeclared: set[HostId] = set()
@@ -181,9 +184,10 @@ class Repository:
         if self.catalogs:
             files[CATALOG] = self.catalogs[-1]
         for name in self.hosts:
-            key = signer_of(name).public.text
-            gone = "expunged: true\n" if name in self.expunged else ""
-            files[f"fleet.d/keys/{name}.yaml"] = f"{HEADER}HostKey\nhost: {name}\nkey: {key}\n{gone}"
+            *former, key = self.keys[name]
+            more = "expunged: true\n" if name in self.expunged else ""
+            more += f"previous: {former}\n" if former else ""
+            files[f"fleet.d/keys/{name}.yaml"] = f"{HEADER}HostKey\nhost: {name}\nkey: {key}\n{more}"
         for name in sorted(self.drains):
             until = render_instant(EPOCH_MS + 86_400_000)
             files[f"fleet.d/drains/{name}.yaml"] = (

@@ -51,6 +51,8 @@ class Refusals:
 
     def _count(self, at: LabHost) -> None:
         said, self._said[at.name] = self._said.get(at.name, 0), at.host.receipts.head
+        if at.host.receipts.head < said:  # under another key it counts anew
+            said = 0
         for receipt in at.host.receipts.kept:
             if receipt.rseq > said and receipt.outcome is Outcome.REFUSED:
                 self._trace.saw(receipt.code or "")

@@ -19,8 +19,10 @@ class Watchers:
     def __init__(self, acceptance: Acceptance, refusals: Refusals) -> None:
         self._acceptance = acceptance
         self._refusals = refusals
-        self._heads: dict[HostId, tuple[int, Digest]] = {}
-        self._bodies: dict[tuple[HostId, int], Digest] = {}
+        self._heads: dict[str, tuple[int, Digest]] = {}
+        self._bodies: dict[tuple[str, int], Digest] = {}
+        """Both by host key: another one has numbers of its own."""
+        self._keys: dict[HostId, str] = {}
         self._terms: dict[HostId, Term] = {}
 
     def look(self, at: LabHost) -> None:
@@ -64,11 +66,11 @@ class Watchers:
         self._terms[at.name] = term
 
     def _one_body(self, at: LabHost) -> None:
-        head = at.host.fence.head
-        known = self._bodies.setdefault((at.name, head.seq), head.body)
+        head, key = at.host.fence.head, at.host.fence.host_key
+        known = self._bodies.setdefault((key, head.seq), head.body)
         if known != head.body:
             raise Broken("S5", f"{at.name} accepted two commands with number {head.seq}")
-        before = self._heads.get(at.name)
-        if before is not None and head.seq < before[0]:
+        before, former = self._heads.get(key), self._keys.get(at.name, key)
+        if before is not None and (head.seq < before[0] or key != former):
             raise Broken("S11", f"the ledger of {at.name} went back from command {before[0]} to {head.seq}")
-        self._heads[at.name] = (head.seq, head.body)
+        self._heads[key], self._keys[at.name] = (head.seq, head.body), key

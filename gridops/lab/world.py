@@ -24,6 +24,7 @@ from gridops.lab.losses import Losses
 from gridops.lab.older import NOTICE_MS, Older
 from gridops.lab.people import People
 from gridops.lab.pusher import Pusher
+from gridops.lab.rekeys import Rekeys
 from gridops.lab.stage import Stage
 from gridops.model.snapshot import ResidencyState
 
@@ -40,6 +41,7 @@ class World(Stage):
         self.nemesis.every(self.options.apply_after_ms, self.people.look, always=True)
         self.nemesis.every(self.options.storm_every_ms, self.people.storm)
         self.nemesis.every(self.options.lose_every_ms, Losses(self.people, self).lose)
+        self.nemesis.every(self.options.rekey_every_ms, Rekeys(self.people, self).ask)
         self.nemesis.every(self.options.forecast_every_ms, Forecasts(self.head).ask)
         if self.options.may_rebuild:
             older = Older(self.head, Dice(self.options.seed, "older journals"), self.forget)

@@ -13,7 +13,7 @@ from gridops.base.errors import Refusal
 from gridops.base.ids import HostId
 from gridops.base.record import to_bytes
 from gridops.controller import views
-from gridops.protocol.messages import Facts, JoinRequest, Rekey
+from gridops.protocol.messages import Facts, JoinRequest, Rekey, Term
 from gridops.trust.envelope import seal
 from gridops.trust.keys import MachineSigner
 from tests.controller.fleet import AUTOMATIC, Desk, Fleet, profile
@@ -136,3 +136,29 @@ def test_nobody_signs_over_to_a_key_that_was_expunged(desk: Desk) -> None:
     with pytest.raises(Refusal, match="key_expunged"):
         desk.controller.join(asked(desk, present=OTHER, coming=agent.signer, said={"host_key": OTHER.public.text}))
     assert desk.state.pending == {}
+
+
+def test_a_host_that_was_written_off_is_back_by_a_word_of_now_and_not_by_its_next_key_alone(desk: Desk) -> None:
+    """The first word under that key may be one that somebody recorded: until the next one it is lost as before."""
+    former = desk.fleet.agents["alpha"]
+    desk.beat()
+    del desk.fleet.agents["alpha"]
+    for _ in range(4):
+        desk.clock.pass_by(5_000)
+        desk.beat()
+        desk.pass_()
+    desk.ask("write_off", host=former.host, reason="burnt down")
+    desk.fleet.agents["alpha"] = former
+    committed(desk, former.signer)
+    again = ScriptedAgent(former.host, NEXT, former.chain, room=former.room, boot="boot-2")
+    again.fence = replace(again.fence, term=Term(epoch=1, counter=0))
+    desk.fleet.agents["alpha"] = again
+    assert desk.state.term is not None
+    assert again.fence.term.rank < desk.state.term.rank
+    assert again.fence.term.rank != (0, 0)
+    desk.beat("alpha")
+    assert desk.state.hosts[former.host].outbox.host_key == NEXT.public.text
+    assert desk.state.hosts[former.host].written_off_ms is not None
+    desk.beat("alpha")
+    assert desk.state.hosts[former.host].written_off_ms is None
+    desk.controller.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from gridops.trust.approval import judge
 from gridops.trust.commit import signed_by as signed_by_key
 from gridops.trust.root import RoleName
 from gridops_agent import front_table
-from gridops_agent.core import local
+from gridops_agent.core import heart, local
 from tests.lab.test_seeds import robbed
 
 SEEDS = 40
@@ -117,6 +118,12 @@ def older(seed: int) -> Options:
 def braked(seed: int) -> Options:
     """What serves is taken out of service again and again, by nobody's word."""
     return replace(draw_talk(seed), hosts=1, stops_ppm=400_000)
+
+
+def rekeyed(seed: int) -> Options:
+    """Hosts take another key again and again, while they are commanded."""
+    few = replace(draw(seed), hosts=2, profiles=2, lying=0, commit_every_ms=20_000, chaos_ms=120_000, lose_every_ms=0)
+    return replace(few, rekey_every_ms=10_000)
 
 
 def foreseen(seed: int) -> Options:
@@ -445,3 +452,23 @@ def test_a_refusal_for_now_that_uses_up_a_number_is_noticed(monkeypatch: pytest.
 def test_a_host_without_a_brake_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_braked", lambda *given: None)
     assert found("S8", of=braked)
+
+
+def test_a_host_that_forgets_with_its_key_what_runs_on_it_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = heart.anew.rekeyed
+    monkeypatch.setattr(heart.anew, "rekeyed", lambda host, key: replace(take(host, key), held=MappingProxyType({})))
+    assert found("S2", of=rekeyed)
+
+
+def test_numbers_that_go_on_under_another_key_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands for the former key are sent on, and the host obeys none of them."""
+    seen = fold._STEPS[rows.HostSeen]
+
+    def goes_on(state: State, row: rows.HostSeen, at_ms: int) -> None:
+        before = state.hosts.get(row.host)
+        seen(state, row, at_ms)
+        if before is not None:
+            state.hosts[row.host].outbox = replace(before.outbox, host_key=row.host_key)
+
+    monkeypatch.setitem(fold._STEPS, rows.HostSeen, goes_on)
+    assert found("S5", "S6", "S11", "L1", "L4", "fault", of=rekeyed)

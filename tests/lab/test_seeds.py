@@ -28,6 +28,7 @@ MET_BY_FLEETS = {
     "a forecast let a replica go",
     "a forecast was wrong ten times over",
     "a host came back that was written off",
+    "a host took its next key",
     "a host was expunged while a command was unknown",
     "a host was written off while a command was unknown",
     "a machine slept",

@@ -11,7 +11,8 @@ import pytest
 from gridops.base.ids import HostId
 from gridops.lab.disk import Journal as LabJournal
 from gridops.lab.disk import Platter
-from gridops.lab.host import CPU0, newborn, signer_of
+from gridops.lab.host import CPU0
+from gridops.lab.identity import newborn, signer_of
 from gridops.lab.people import Keys
 from gridops.model.fleet import DeviceKind
 from gridops.model.snapshot import DeviceReport

@@ -104,7 +104,10 @@ def _intent_refused(state: State, row: r.IntentRefused, at_ms: int) -> None:
 
 
 def _host_seen(state: State, row: r.HostSeen, at_ms: int) -> None:
-    state.hosts[row.host] = HostBook(ob.new_outbox(row.fleet, row.host, row.host_key), at_ms)
+    known, new = state.hosts.get(row.host), ob.new_outbox(row.fleet, row.host, row.host_key)
+    # Whoever people have written off is back by its own word of now (`HostBack`), under whichever key: not by this.
+    off_ms = known.written_off_ms if known is not None else None
+    state.hosts[row.host] = HostBook(new, at_ms, written_off_ms=off_ms)
     state.pending.pop(row.host, None)
     # A new key is a new counterparty: what stopped the old one says nothing about it.
     for key in [k for k in state.alarms if k.endswith(f":{row.host}")]:
