@@ -65,6 +65,9 @@ SIGNATURES = 8
 KEYS_KEPT = 4_096
 """Public keys of which the library's form is remembered: each heartbeat and each answer is verified. Double: a few MB
 more for a fleet that one controller does not carry; half: 2,000 hosts and their people still have room."""
+HEADS_KEPT = 1_024
+"""Heads of heartbeats, at most 2 KiB each, of which it is remembered what the HTTP library read in them. Double: 2 MB
+more where somebody sends as many different ones; half: those of agents of many addresses and lengths still fit."""
 VERDICTS_KEPT = 4_096
 """Signatures of which the verdict is remembered, where a program asks for it: the lab. Double: 10 MB more; half: a
 message that is played again late in a run is verified once more."""

@@ -38,6 +38,9 @@ class RunningApi:
     async def beat(self, beat: Beat) -> DirectiveAnswer:
         return DirectiveAnswer(directive=await self._together.answer(beat))
 
+    def poll(self, beat: Beat, done: Callable[[str | Exception], None]) -> None:
+        self._together.put(beat, done)
+
     def join(self, body: JoinBody) -> JoinAnswer:
         try:
             return JoinAnswer(reply=self._controller.join(body.request))

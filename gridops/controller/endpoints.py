@@ -46,9 +46,10 @@ class DirectiveAnswer:
 
 
 class Api(Protocol):
-    """What the listener may ask."""
+    """What the listener may ask. `poll` is `beat` for who waits in no task: it is told the directive, or the error."""
 
     async def beat(self, beat: Beat) -> DirectiveAnswer: ...
+    def poll(self, beat: Beat, done: Callable[[str | Exception], None]) -> None: ...
     def join(self, body: JoinBody) -> JoinAnswer: ...
     def operator(self, body: OperatorBody) -> Any: ...
     def roots(self) -> d.RootsDoc: ...
@@ -98,9 +99,10 @@ BEAT_BYTES = sealed_bytes(limits.HEARTBEAT_BYTES) + limits.RECEIPTS_PER_REQUEST 
 """A signed heartbeat and its receipts, which are small; a bigger request is none. The rest is for the JSON around."""
 JOINING_BYTES = sealed_bytes(limits.JOIN_BYTES) + 1_024
 
+BEAT = Endpoint("POST", "/v1/beat", "One poll of a host: a signed heartbeat and receipts; answers a signed directive.",
+                lambda api, body, _: api.beat(body), DirectiveAnswer, Beat, BEAT_BYTES)  # fmt: skip
 ROUTES: tuple[Endpoint, ...] = (
-    Endpoint("POST", "/v1/beat", "One poll of a host: a signed heartbeat and receipts; answers a signed directive.",
-             lambda api, body, _: api.beat(body), DirectiveAnswer, Beat, BEAT_BYTES),
+    BEAT,
     Endpoint("POST", "/v1/join", "A machine asks to become a host, with the MAC of its join token.",
              lambda api, body, _: api.join(body), JoinAnswer, JoinBody, JOINING_BYTES),
     Endpoint("POST", "/v1/operator", "A person's signed request: apply, freeze, thaw, invite, write off, reject...",

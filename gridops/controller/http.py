@@ -17,6 +17,7 @@ from asyncio import sslproto
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -25,21 +26,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gridops.base.codes.control import BAD_REQUEST, TOO_LARGE
 from gridops.base.codes.trust import BAD_SIGNATURE, GO414, REQUEST_EXPIRED, REQUEST_NOT_YET
 from gridops.base.errors import BadSetup, Busy, GridopsError, Refusal, Unreachable
-from gridops.base.record import Malformed, from_bytes, from_data, to_data
-from gridops.controller.endpoints import ROUTES, Api, Endpoint
+from gridops.base.record import Malformed, from_bytes, from_data, to_bytes, to_data
+from gridops.controller.connection import BODY_TIMEOUT_S, Desk, Impatient, Prompt, Reply
+from gridops.controller.endpoints import BEAT, ROUTES, Api, DirectiveAnswer, Endpoint
 from gridops.controller.openapi import document
 from gridops.controller.statedir import StateDir
+from gridops.protocol.messages import Beat
 
 log = logging.getLogger("gridops.http")
 
-HEAD_TIMEOUT_S = 10.0
-"""So long a caller may take to say what it wants, from the connection or from the first byte of a further request."""
-BODY_TIMEOUT_S = 15.0
 CONNECTIONS = 4_096
 """Hosts keep theirs from one heartbeat to the next. Double: some 200 MiB more when all are in use; half: 2,000 hosts
 and whoever else is connected are more."""
@@ -86,11 +85,14 @@ def application(api: Api) -> Starlette:
 
 def listener(api: Api, listen: Listen, state: StateDir) -> Listener:
     """The listener of a running controller."""
-    return opened(application(api), listen, state)
+    return opened(application(api), listen, state, desk(api))
 
 
-def opened(app: Starlette, listen: Listen, state: StateDir) -> Listener:
-    """A server with TLS 1.3 only, ready to be served by the caller's loop, which keeps its own signal handlers."""
+def opened(app: Starlette, listen: Listen, state: StateDir, heartbeats: Desk | None = None) -> Listener:
+    """A server with TLS 1.3 only, ready to be served by the caller's loop, which keeps its own signal handlers.
+
+    `heartbeats`: who takes them on the short way. None: `app` takes all.
+    """
     state.check_tls()
     sslproto.SSLProtocol.max_size = TLS_READ_BYTES
     config = uvicorn.Config(
@@ -106,7 +108,8 @@ def opened(app: Starlette, listen: Listen, state: StateDir) -> Listener:
         timeout_graceful_shutdown=3,
         ws="none",
         loop="none",
-        http=Impatient,
+        proxy_headers=False,
+        http=Impatient if heartbeats is None else partial(Prompt, heartbeats),  # type: ignore[arg-type]
     )
     try:
         config.load()
@@ -173,87 +176,6 @@ class Listener(uvicorn.Server):
         yield
 
 
-class OneWrite:
-    """A transport that sends what is written in one step of the loop as one: the server writes the head and the body of
-    an answer apart, which were two TLS records and two calls of the system for each heartbeat."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._parts: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not data:
-            return
-        if not self._parts:
-            self._loop.call_soon(self._send)
-        self._parts.append(data)
-
-    def close(self) -> None:
-        self._send()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def _send(self) -> None:
-        parts, self._parts = self._parts, []
-        if parts and not self._transport.is_closing():
-            self._transport.write(b"".join(parts))
-
-
-class Impatient(H11Protocol):
-    """One connection, ended when no request comes out of it within HEAD_TIMEOUT_S.
-
-    The server by itself bounds the pause between two requests only: who sends nothing, or a byte each second, would
-    hold its connection for ever, and with enough of them the hosts are turned away.
-    """
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.transport = OneWrite(transport, self.loop)  # type: ignore[assignment]
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._unwatch()
-        super().connection_lost(exc)
-
-    def _watch(self) -> None:
-        """A request that is being answered has bounds of its own; more bytes never prolong the wait for one."""
-        if self._answering():
-            self._unwatch()
-        elif self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self._end)
-
-    def _answering(self) -> bool:
-        # Before the first request there is no cycle, whatever the declared type says.
-        return not getattr(self.cycle, "response_complete", True)
-
-    def _unwatch(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _end(self) -> None:
-        self._deadline = None
-        if self._answering():
-            return
-        log.info("a connection from %s ended: no request within %g s", self.client, HEAD_TIMEOUT_S)
-        if getattr(self, "cycle", None) is None and not self.transport.is_closing():
-            words = f"no request arrived within {HEAD_TIMEOUT_S:g} s\n".encode()
-            head = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: text/plain\r\n"
-            self.transport.write(f"{head}content-length: {len(words)}\r\n\r\n".encode() + words)
-        self.transport.close()
-        # Closing TLS waits for the other side, which here is the one that does not speak.
-        self.loop.call_later(1.0, self.transport.abort)
-
-
 def _handler(api: Api, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         try:
@@ -263,9 +185,7 @@ def _handler(api: Api, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
             answer = endpoint.act(api, body, {**request.path_params, **request.query_params})
             if isinstance(answer, Awaitable):
                 answer = await answer
-        except Malformed as error:
-            return _refused(api, Refusal(BAD_REQUEST.code, str(error), hints=("see /openapi.json",)))
-        except GridopsError as error:
+        except (Malformed, GridopsError) as error:
             return _refused(api, error)
         if isinstance(answer, str):
             return PlainTextResponse(answer, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -273,6 +193,31 @@ def _handler(api: Api, endpoint: Endpoint) -> Callable[[Request], Awaitable[Resp
         return JSONResponse(data if isinstance(data, dict) else to_data(data), status_code=status)
 
     return handle
+
+
+def desk(api: Api) -> Desk:
+    """What `BEAT` answers, for connections that hand its bodies in by themselves."""
+
+    def take(body: bytes | None, reply: Callable[[Reply], None]) -> None:
+        try:
+            if body is None:
+                raise _late()
+            api.poll(_record(Beat, body), lambda answer: reply(_reply(api, answer)))
+        except (Malformed, GridopsError) as error:
+            reply(_reply(api, error))
+
+    return take
+
+
+def _reply(api: Api, answer: str | Exception) -> Reply:
+    if isinstance(answer, str):
+        body = to_bytes(DirectiveAnswer(directive=answer))
+        return Reply(200, ((b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")), body)
+    if isinstance(answer, Malformed | GridopsError):
+        told = _refused(api, answer)
+    else:
+        told = _bug(f"{BEAT.method} {BEAT.path}", answer)
+    return Reply(told.status_code, told.raw_headers, bytes(told.body))
 
 
 def _record(kind: type[Any], raw: bytes) -> Any:
@@ -296,10 +241,14 @@ async def _raw(request: Request, most: int) -> bytes:
                 if len(raw) > most:
                     raise Refusal(TOO_LARGE.code, f"the body has more than {most} bytes")
     except TimeoutError:
-        raise Late(BAD_REQUEST.code, f"the body did not arrive within {BODY_TIMEOUT_S:g} s") from None
+        raise _late() from None
     except ClientDisconnect:
         raise Refusal(BAD_REQUEST.code, "the caller went away before the body was complete") from None
     return bytes(raw)
+
+
+def _late() -> Late:
+    return Late(BAD_REQUEST.code, f"the body did not arrive within {BODY_TIMEOUT_S:g} s")
 
 
 def _json(raw: bytes) -> Any:
@@ -312,7 +261,9 @@ def _json(raw: bytes) -> Any:
     return data
 
 
-def _refused(api: Api, error: GridopsError) -> Response:
+def _refused(api: Api, error: Malformed | GridopsError) -> Response:
+    if isinstance(error, Malformed):
+        error = Refusal(BAD_REQUEST.code, str(error), hints=("see /openapi.json",))
     code = getattr(error, "code", None) or ("busy" if isinstance(error, Busy) else "failed")
     api.refused(code)
     status = _STATUS.get(
@@ -353,7 +304,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _fault(request: Request, error: Exception) -> Response:
-    log.error("fault while answering %s %s", request.method, request.url.path, exc_info=error)
+    return _bug(f"{request.method} {request.url.path}", error)
+
+
+def _bug(asked: str, error: Exception) -> Response:
+    log.error("fault while answering %s", asked, exc_info=error)
     body: dict[str, Any] = {
         "code": "bug",
         "message": "a fault of the controller; its log has more",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,8 +24,8 @@ from gridops.controller.core.observe import fresh, now_shown
 from gridops.controller.core.soft import Heard
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.protocol.messages import Beat, Heartbeat
-from gridops.protocol.open import open_heartbeat, open_receipt, sealed_bytes
-from gridops.trust.envelope import seal_record
+from gridops.protocol.open import open_receipt, opened_heartbeat, sealed_bytes, sealed_heartbeat
+from gridops.trust.envelope import Sealed, seal_record
 from gridops.trust.keys import PublicKey
 
 if TYPE_CHECKING:
@@ -52,14 +53,14 @@ class Answered:
 
 def hear(desk: Controller, beat: Beat) -> Polled:
     """Its rows are recorded and not yet durable: nothing may be said before that. Raises Refusal."""
-    host = _claimed_host(beat.heartbeat)
+    host, sealed = _claimed_host(beat.heartbeat)
     key = _admitted(desk, host)
-    heartbeat = open_heartbeat(beat.heartbeat, key)
+    heartbeat, digest = opened_heartbeat(sealed or sealed_heartbeat(beat.heartbeat), key)
     if heartbeat.host != host:
         raise Refusal(BAD_SCHEMA.code, f"a heartbeat of {heartbeat.host} came as one of {host}")
     receipts = [ingest.Signed(open_receipt(text, key), text) for text in beat.receipts[: limits.RECEIPTS_PER_REQUEST]]
     state, soft, now_ms = desk.state, desk.soft, desk.now()
-    said = ingest.take(state, soft, key.text, (heartbeat, receipts), now_ms)
+    said = ingest.take(state, soft, key.text, ingest.Word(heartbeat, digest, receipts), now_ms)
     soft.pulses[host] = said.pulse
     if said.refusal is not None:
         raise said.refusal
@@ -95,18 +96,32 @@ def peek(envelope: str, payload_bytes: int) -> dict[str, object]:
     try:
         if len(envelope) > sealed_bytes(payload_bytes):
             raise Refusal(BAD_ENVELOPE.code, f"this envelope is larger than {sealed_bytes(payload_bytes)} bytes")
-        payload = json.loads(base64.b64decode(json.loads(envelope)["payload"], validate=True))
+        return _claims(base64.b64decode(json.loads(envelope)["payload"], validate=True))
     except (ValueError, LookupError, TypeError, RecursionError, binascii.Error) as error:
         raise Refusal(BAD_ENVELOPE.code, "this is not a signed envelope") from error
-    return payload if isinstance(payload, dict) else {}
 
 
-def _claimed_host(envelope: str) -> HostId:
-    """Which host a heartbeat says it is from: chooses the key to verify with, and decides nothing else."""
-    host = peek(envelope, limits.HEARTBEAT_BYTES).get("host")
+def _claims(payload: bytes) -> dict[str, object]:
+    try:
+        claimed = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(BAD_ENVELOPE.code, "this is not a signed envelope") from error
+    return claimed if isinstance(claimed, dict) else {}
+
+
+def _claimed_host(envelope: str) -> tuple[HostId, Sealed | None]:
+    """Which host a heartbeat says it is from: chooses the key to verify with, and decides nothing else.
+
+    With the parts of its envelope, unless that is none: who is admitted is asked before what is wrong with it is said.
+    """
+    sealed = None
+    with contextlib.suppress(Refusal):
+        sealed = sealed_heartbeat(envelope)
+    claimed = peek(envelope, limits.HEARTBEAT_BYTES) if sealed is None else _claims(sealed.payload)
+    host = claimed.get("host")
     if not isinstance(host, str) or not is_name(host):
         raise Refusal(BAD_SCHEMA.code, "the heartbeat names no host")
-    return HostId(host)
+    return HostId(host), sealed
 
 
 def _admitted(desk: Controller, host: HostId) -> PublicKey:

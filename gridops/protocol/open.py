@@ -13,11 +13,11 @@ from typing import TypeVar
 from gridops.base import limits
 from gridops.base.codes.trust import BAD_SCHEMA
 from gridops.base.errors import Refusal
-from gridops.base.ids import is_replica
+from gridops.base.ids import Digest, is_replica
 from gridops.model.action import Evict, Load
 from gridops.protocol.messages import WIRE_VERSION, Directive, Grant, Heartbeat, Receipt
 from gridops.protocol.plausible import flaw
-from gridops.trust.envelope import open_record
+from gridops.trust.envelope import Sealed, open_record, open_sealed, split
 from gridops.trust.keys import PublicKey
 
 T = TypeVar("T")
@@ -57,7 +57,17 @@ def open_receipt(text: str | bytes, host_key: PublicKey) -> Receipt:
 
 
 def open_heartbeat(text: str | bytes, host_key: PublicKey) -> Heartbeat:
-    beat = _open(Heartbeat, text, "heartbeat", (host_key,), limits.HEARTBEAT_BYTES)
+    return opened_heartbeat(sealed_heartbeat(text), host_key)[0]
+
+
+def sealed_heartbeat(text: str | bytes) -> Sealed:
+    """A heartbeat that nobody has verified yet, in its parts: whose it says to be is read before its key is known."""
+    return split(text, kind="heartbeat", limit=sealed_bytes(limits.HEARTBEAT_BYTES))
+
+
+def opened_heartbeat(sealed: Sealed, host_key: PublicKey) -> tuple[Heartbeat, Digest]:
+    """`open_heartbeat` of the parts; and its digest."""
+    beat, digest = open_sealed(Heartbeat, sealed, kind="heartbeat", keys=(host_key,))
     _known("heartbeat", beat.v)
     _at_most("heartbeat", "alarms", len(beat.alarms), limits.ALARMS)
     _at_most("heartbeat", "open bodies", len(beat.open), limits.OPEN_BODIES_PER_HOST)
@@ -75,7 +85,7 @@ def open_heartbeat(text: str | bytes, host_key: PublicKey) -> Heartbeat:
         raise _bad("heartbeat", wrong)
     if any(p.host != beat.host for p in prefetched):
         raise _bad("heartbeat", "it speaks of files on another host")
-    return beat
+    return beat, digest
 
 
 def open_directive(text: str | bytes, keys: Sequence[PublicKey]) -> Directive:

@@ -95,15 +95,16 @@ def is_of_now(heartbeat: Heartbeat, term: Term, *, first: bool) -> bool:
     return heartbeat.term.rank >= term.rank or (first and heartbeat.term.rank == (0, 0))
 
 
-def beat(pulse: Pulse, heartbeat: Heartbeat) -> tuple[Pulse, bool] | Alarm:
+def beat(pulse: Pulse, heartbeat: Heartbeat, digest: Digest | None = None) -> tuple[Pulse, bool] | Alarm:
     """Judge a verified heartbeat: the new pulse and whether it is news, or the alarm `cloned_host`.
 
     A new `boot` is a restart. What is late or repeated is the network's fault and ignored: it can keep what one agent
     said, but an agent says each number once and waits for an answer before it says the next. So the same number with
     other contents can only be a second living agent, and so can several out of turn that go on from each other, unless
     the run that is taken for the current one has been silent since: then that one was an old word that came again.
+    `digest`: of the heartbeat, where it is known from its bytes.
     """
-    digest = digest_of(heartbeat)
+    digest = digest or digest_of(heartbeat)
     known = next((r for r in pulse.runs if r.boot == heartbeat.boot), None)
     doubt = in_doubt(pulse, heartbeat.boot)
     # Zero claims nothing: the first word of a new or damaged ledger is never taken for an old one.

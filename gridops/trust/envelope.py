@@ -18,7 +18,7 @@ from gridops.base import canon, limits
 from gridops.base.codes.trust import BAD_ENVELOPE, BAD_SCHEMA, BAD_SIGNATURE, NOT_CANONICAL, WRONG_KIND
 from gridops.base.errors import Bug, Refusal
 from gridops.base.ids import Digest
-from gridops.base.record import Malformed, from_bytes, to_bytes
+from gridops.base.record import Malformed, digest_of, from_bytes, to_bytes
 from gridops.base.units import counted
 from gridops.trust.keys import PublicKey, Signer
 
@@ -110,29 +110,44 @@ def open_envelope(
 def open_record(
     record: type[T], text: str | bytes, *, kind: str, keys: Sequence[PublicKey], limit: int = limits.ENVELOPE_BYTES
 ) -> tuple[T, Opened]:
-    """`open_envelope` and the payload as a record. Raises Refusal, also `bad_schema`.
+    """`open_envelope` and the payload as a record. Raises Refusal, also `bad_schema`."""
+    opened = _verified(text, kind, keys, limit)
+    return _read(record, opened, kind)[0], opened
+
+
+def open_sealed(record: type[T], sealed: Sealed, *, kind: str, keys: Sequence[PublicKey]) -> tuple[T, Digest]:
+    """`open_record` of an envelope that `split` has taken apart as one of this kind; and the record's own digest."""
+    opened = _signed_by(sealed, kind, keys)
+    value, own = _read(record, opened, kind)
+    return value, opened.digest if own else digest_of(value)
+
+
+def _read(record: type[T], opened: Opened, kind: str) -> tuple[T, bool]:
+    """A verified payload as a record, and whether its bytes are the record's own.
 
     A record whose own bytes are those that were signed proves them canonical, at a fraction of what it takes to judge
     the JSON key by key. Where they are others (a field of None that is written out), or none, the JSON is judged.
     """
-    opened = _verified(text, kind, keys, limit)
     try:
         value = from_bytes(record, opened.payload)
     except Malformed:
         _canonical(opened.payload, kind)
-        return read_record(record, opened.payload, kind), opened
+        return read_record(record, opened.payload, kind), False
     try:
         own = to_bytes(value) == opened.payload
     except canon.NotCanonical:  # a signed number beyond what the form has: refused below, in words
         own = False
     if not own:
         _canonical(opened.payload, kind)
-    return value, opened
+    return value, own
 
 
 def _verified(text: str | bytes, kind: str, keys: Sequence[PublicKey], limit: int) -> Opened:
     """What at least one of `keys` signed as this kind, whatever bytes that are."""
-    sealed = split(text, kind=kind, limit=limit)
+    return _signed_by(split(text, kind=kind, limit=limit), kind, keys)
+
+
+def _signed_by(sealed: Sealed, kind: str, keys: Sequence[PublicKey]) -> Opened:
     signers = verified(sealed, kind, keys)
     if not signers:
         raise Refusal(
@@ -251,9 +266,8 @@ def _check_signers(kind: str, signers: Sequence[Signer]) -> None:
 
 
 def _render(kind: str, payload: bytes, signatures: Sequence[tuple[str, bytes]]) -> str:
-    document = {
-        "payload": base64.b64encode(payload).decode(),
-        "payloadType": payload_type(kind),
-        "signatures": [{"keyid": key_id, "sig": base64.b64encode(sig).decode()} for key_id, sig in signatures],
-    }
-    return json.dumps(document, separators=(",", ":"))
+    """As `json.dumps` would write it, which makes itself ready anew for each. Base64 needs no escapes; a key's name may
+    come from outside."""
+    rows = (f'{{"keyid":{json.dumps(key_id)},"sig":"{base64.b64encode(sig).decode()}"}}' for key_id, sig in signatures)
+    text = f'{{"payload":"{base64.b64encode(payload).decode()}","payloadType":"{payload_type(kind)}"'
+    return f'{text},"signatures":[{",".join(rows)}]}}'

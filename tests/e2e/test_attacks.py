@@ -28,8 +28,8 @@ from examples.demo.scenes import HOSTS, TEMPLATE
 from examples.demo.stage import Stage, free_port
 from gridops.base.ids import Digest
 from gridops.base.record import digest_of, to_bytes
+from gridops.controller.connection import BODY_TIMEOUT_S, HEAD_TIMEOUT_S
 from gridops.controller.core.intend import chain_of
-from gridops.controller.http import BODY_TIMEOUT_S, HEAD_TIMEOUT_S
 from gridops.controller.statedir import StateDir
 from gridops.protocol.messages import Grant
 from gridops.protocol.open import open_grant

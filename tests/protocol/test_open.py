@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,12 +13,14 @@ from gridops.base import limits
 from gridops.base.canon import digest_bytes
 from gridops.base.errors import Refusal
 from gridops.base.ids import DeviceId, HostId, ProfileName, ReplicaId
+from gridops.base.record import digest_of, to_bytes, to_data
 from gridops.model.advice import Prefetched
 from gridops.model.fleet import DeviceKind
 from gridops.model.snapshot import DeviceReport
 from gridops.protocol import open as opening
 from gridops.protocol.messages import Head, Outcome, Transfer
 from gridops.protocol.receipts import new_receipts, state
+from gridops.trust.envelope import seal
 from tests.protocol import build
 from tests.protocol.build import CONTROLLER, HOST_SIGNER, OTHER_HOST
 
@@ -43,6 +46,15 @@ GOOD: dict[str, tuple[Callable[..., Any], Any, Any, Any]] = {
 def test_what_was_sealed_is_what_is_opened(kind: str) -> None:
     read, record, signer, key = GOOD[kind]
     assert read(build.sealed(record, signer), key) == record
+
+
+def test_the_digest_of_a_heartbeat_is_that_of_its_record_however_it_was_spelt() -> None:
+    """One that writes out what it does not say is the same heartbeat: the same number with it is no second agent."""
+    spelt = json.dumps({**to_data(BEAT), "catalog_version": None}, sort_keys=True, separators=(",", ":")).encode()
+    for payload in (to_bytes(BEAT), spelt):
+        sealed = opening.sealed_heartbeat(seal("heartbeat", payload, HOST_SIGNER))
+        assert opening.opened_heartbeat(sealed, HOST_SIGNER.public) == (BEAT, digest_of(BEAT))
+    assert spelt != to_bytes(BEAT)
 
 
 @pytest.mark.parametrize("kind", GOOD)

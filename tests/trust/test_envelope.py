@@ -224,6 +224,16 @@ def test_faults_of_our_own_code_are_bugs(fault: Callable[[], object]) -> None:
         fault()
 
 
+def test_envelopes_are_written_as_json_writes_them_whatever_the_keys_are_called() -> None:
+    text = envelope.seal("root", PAYLOAD, MIRA)
+    document = json.loads(text)
+    for name in ("sha256:00", 'a "quoted" \\ one', "é\u2028\ud800", "", "\n"):
+        document["signatures"][0]["keyid"] = name
+        signed = envelope.countersign(json.dumps(document), kind="root", signer=JON)
+        assert signed == json.dumps(json.loads(signed), separators=(",", ":"))
+        assert json.loads(signed)["signatures"][0]["keyid"] == name
+
+
 def test_people_sign_one_document_one_after_the_other() -> None:
     one = envelope.seal("root", PAYLOAD, MIRA)
     two = envelope.countersign(one, kind="root", signer=JON)

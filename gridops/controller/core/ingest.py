@@ -16,7 +16,7 @@ from gridops.base.codes.control import REPLAYED
 from gridops.base.codes.protocol import OLD_CATALOG, RECEIPT_GAP
 from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Refusal
-from gridops.base.ids import HostId
+from gridops.base.ids import Digest, HostId
 from gridops.base.units import counted
 from gridops.controller.core import rows as r
 from gridops.controller.core.catalogs import ahead
@@ -55,14 +55,24 @@ class Said:
     """Old as well, of a run that nobody knows: it is answered, with nothing to act on (`pulse.Doubt`)."""
 
 
-def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequence[Signed]], now_ms: int) -> Said:
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One request of a host, verified."""
+
+    heartbeat: Heartbeat
+    digest: Digest
+    """Of the heartbeat."""
+    receipts: Sequence[Signed] = ()
+
+
+def take(state: State, soft: Soft, host_key: str, word: Word, now_ms: int) -> Said:
     """Rows for one request. Raises Refusal `wrong_fleet`, which changes nothing."""
-    heartbeat, signed = said
+    heartbeat = word.heartbeat
     host = heartbeat.host
     if heartbeat.fleet != soft.chain.fleet:
         raise Refusal(WRONG_FLEET.code, f"the heartbeat of {host} is for fleet {heartbeat.fleet}", subject=host)
     known = _pulse(state, soft, host, host_key)
-    judged = beat(known, heartbeat)
+    judged = beat(known, heartbeat, word.digest)
     if isinstance(judged, Alarm):
         return Said(_alarms(state, (judged,), True), None, known)
     pulse, news = judged
@@ -77,7 +87,7 @@ def take(state: State, soft: Soft, host_key: str, said: tuple[Heartbeat, Sequenc
     outbox = _heads(state, outbox, heartbeat, rows)
     # Before the host obeys this controller's term its head may still move, and so may what its receipts follow.
     ready = state.term is not None and ob.ready(outbox, state.term)
-    for item in sorted(signed, key=lambda s: s.receipt.rseq) if ready else ():
+    for item in sorted(word.receipts, key=lambda s: s.receipt.rseq) if ready else ():
         outbox = _receipt(state, outbox, item, rows)
     rows.extend(_terms(state, soft, heartbeat))
     rows.extend(_catalog(state, heartbeat))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import is_not
 from typing import Any
 
 from gridops.base.ids import Digest, PlanId, ScopeName
@@ -141,13 +142,14 @@ def _automatic(batch: Batch, book: ScopeBook) -> dict[str, Any]:
 
 def _coarse(report: HostReport) -> HostReport:
     """What is coarse already stays the object it is: this is asked of every host every few seconds."""
+    devices = tuple(map(_coarse_device, report.devices))
+    if any(map(is_not, devices, report.devices)):
+        report = with_one(report, "devices", devices)
+    if any(r.in_flight for r in report.residencies):
+        still = tuple(with_one(r, "in_flight", 0) if r.in_flight else r for r in report.residencies)
+        report = with_one(report, "residencies", still)
     free = report.disk_free_bytes
-    return replace(
-        report,
-        devices=tuple(map(_coarse_device, report.devices)),
-        residencies=tuple(with_one(r, "in_flight", 0) if r.in_flight else r for r in report.residencies),
-        disk_free_bytes=_to_gib(free) if free is not None else None,
-    )
+    return with_one(report, "disk_free_bytes", _to_gib(free)) if free is not None and free % GIB else report
 
 
 def _coarse_device(device: DeviceReport) -> DeviceReport:
@@ -159,8 +161,9 @@ def _coarse_device(device: DeviceReport) -> DeviceReport:
 
 def _timeless(snapshot: Snapshot, stale_after_ms: int) -> Snapshot:
     """What makes two situations different: everything but when it was seen, and whether that was lately."""
+    now_ms = snapshot.observed_ms
     hosts = tuple(
-        replace(h, since_ms=None, observed_ms=int(snapshot.observed_ms - h.observed_ms <= stale_after_ms))
+        with_one(with_one(h, "since_ms", None), "observed_ms", int(now_ms - h.observed_ms <= stale_after_ms))
         for h in snapshot.hosts
     )
     return replace(snapshot, observed_ms=0, hosts=hosts)
