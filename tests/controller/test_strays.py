@@ -221,3 +221,30 @@ def test_a_second_process_on_the_very_seat_is_asked_about_while_its_plan_has_aut
     assert desk.book().applies[-1].outcome == "done"
     assert desk.book().warrants[ReplicaId("coder/1")] == own, "its own right is what it was"
     desk.controller.close()
+
+
+def test_where_no_plan_is_in_force_and_nothing_is_wanted_what_runs_is_proposed_to_end(fleet: Fleet) -> None:
+    """After a rebuild that found no plan: nothing differs between no plan and one that places nothing."""
+    desk = serving(fleet)
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=0)})
+    desk.controller.close()
+    for path in fleet.state.glob("journal.sqlite*"):
+        path.unlink()
+    desk.controller.close = lambda: None  # type: ignore[method-assign]
+    desk.rebuild()
+    desk.settle(8)
+    assert desk.book().target is None
+    waits = desk.proposal()
+    (decision,) = waits.to_do
+    assert (decision.kind, decision.replica, decision.last_replica) == (DecisionKind.REMOVE, "coder/1", True)
+    assert decision.cause.detail == "still runs on alpha, and no plan is in force that has coder/1"
+    done = desk.executed()
+    desk.settle(6)
+    assert desk.proposal().id == waits.id, "the same question is asked once"
+    assert desk.executed() == done, "and nothing happens meanwhile"
+    assert desk.apply(names=("coder",))["applied"]
+    desk.settle()
+    assert left(desk, "alpha") == []
+    assert (desk.book().proposal, candidate(desk)) == (None, [])
+    same(desk)
+    desk.controller.close()

@@ -18,7 +18,7 @@ from gridops.controller.core.rights import Rights, may_end
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
 from gridops.model.action import Drain, Unload
-from gridops.model.plan import Cause, CauseKind, Change, Seat
+from gridops.model.plan import Cause, CauseKind, Change, Plan, Seat
 from gridops.model.snapshot import Residency, ResidencyState
 from gridops.planner.scene import Scene, set_scene
 from gridops.planner.world import Stray
@@ -28,7 +28,7 @@ from gridops.trust.approved import process_name
 
 def strays(rights: Rights, soft: Soft, roster: Roster) -> tuple[Stray, ...]:
     """One line per replica that has such processes, in the order of replicas."""
-    target = rights.book.target
+    target = rights.book.target or _of_nobody(soft.scope(rights.scope).candidate)
     if target is None:
         return ()
     scene = set_scene(target, seen(soft, roster, rights.scope, rights.now_ms), rights.now_ms, desired_now(rights.state))
@@ -40,7 +40,14 @@ def strays(rights: Rights, soft: Soft, roster: Roster) -> tuple[Stray, ...]:
             continue
         if _nobody_may(scene, rights, host, residency):
             found.setdefault(replica, []).append((host, residency))
-    return tuple(_line(scene, r, found[r]) for r in sorted(found, key=replica_key))
+    nowhere = "the plan in force has no {}" if rights.book.target is not None else "no plan is in force that has {}"
+    return tuple(_line(scene, r, found[r], nowhere.format(r)) for r in sorted(found, key=replica_key))
+
+
+def _of_nobody(candidate: Plan | None) -> Plan | None:
+    """After a rebuild without a plan, where nothing is wanted or nothing has room: no decision would ever put a plan in
+    force, and what no plan knows would run, and hold its memory, for ever."""
+    return candidate if candidate is not None and candidate.parent is None and not candidate.placement else None
 
 
 def _nobody_may(scene: Scene, rights: Rights, host: HostId, residency: Residency) -> bool:
@@ -72,10 +79,10 @@ def _being_ended(rights: Rights, soft: Soft, host: HostId, residency: Residency)
     return residency.replica in unseen_success(book, soft, host, rights.now_ms, PATIENCE_MS)
 
 
-def _line(scene: Scene, replica: ReplicaId, processes: list[tuple[HostId, Residency]]) -> Stray:
+def _line(scene: Scene, replica: ReplicaId, processes: list[tuple[HostId, Residency]], nowhere: str) -> Stray:
     host, first = processes[0]
     a = scene.assignment(replica)
-    where = f"{replica} stands on {a.seat.host}" if a is not None else f"the plan in force has no {replica}"
+    where = f"{replica} stands on {a.seat.host}" if a is not None else nowhere
     hosts = ", ".join(dict.fromkeys(h for h, _ in processes))
     return Stray(
         replica=replica,
