@@ -8,17 +8,21 @@ restarts. What cannot come back (freezes, invitations, proposals, locks) is name
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from gridops import __version__
+from gridops.base import limits
+from gridops.base.errors import Refusal
 from gridops.base.ids import PlanId, ScopeName
 from gridops.controller.clock import MachineClock
 from gridops.controller.core import rows as r
 from gridops.controller.core.intend import chain_of, judge_commit
 from gridops.controller.lineage import Base
+from gridops.controller.polls import peek
 from gridops.controller.project import Place
 from gridops.controller.service import Opening
 from gridops.controller.start import Ground, newest_valid
@@ -82,10 +86,30 @@ def newest_applied(branch: PlanBranch, chain: RootChain) -> tuple[tuple[Plan, in
     plans: list[tuple[Plan, int]] = []
     for _, (applied_ms, place) in sorted(newest.items()):
         stored = branch.read(place.id, place.scope)
-        plan = read_plan(stored.yaml, stored.envelope, chain.plan_keys(), file=branch.plan_file(place))
+        try:
+            plan = read_plan(stored.yaml, stored.envelope, chain.plan_keys(), file=branch.plan_file(place))
+        except Refusal as refusal:
+            raise _of_which_fleet(refusal, stored.envelope, chain, branch) from refusal
         if plan.fleet == chain.fleet and plan.scope == place.scope:
             plans.append((plan, applied_ms))
     return tuple(plans)
+
+
+def _of_which_fleet(refusal: Refusal, envelope: str, chain: RootChain, branch: PlanBranch) -> Refusal:
+    """The same, with the way out where a fleet was founded again in a repository that holds plans of the one before.
+
+    They are not passed over: whoever may write there could make any plan say that it is another fleet's.
+    """
+    with contextlib.suppress(Refusal):
+        said, name = peek(envelope, limits.PLAN_BYTES).get("fleet"), branch.branch.name
+        if said != chain.fleet:
+            what = f"{refusal.message}; it says that it is a plan of fleet {said}, and this one is {chain.fleet}"
+            move = f"git branch -m {name} {name}-before, and the same at the remote"
+            way = f"if this fleet was founded again, move those of before away: {move}; or the folder {branch.path}/"
+            return Refusal(
+                refusal.code, what, subject=refusal.subject, evidence=refusal.evidence, hints=(*refusal.hints, way)
+            )
+    return refusal
 
 
 def _applied_ms(result: str | None) -> int | None:
