@@ -5,6 +5,8 @@ The agents are scripted at the edge: what they refuse with are the codes that a 
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from gridops.base.codes import placement as codes
@@ -294,3 +296,25 @@ def test_a_restart_of_the_controller_forgets_no_failure(fleet: Fleet) -> None:
     desk.settle(6)
     assert asks(desk) == [("move", "coder/1", "beta")]
     desk.controller.close()
+
+
+@pytest.mark.parametrize(("code", "grows"), [("brake", False), ("drain_timeout", True)])
+def test_the_wait_for_a_hosts_brake_does_not_grow(fleet: Fleet, code: str, grows: bool) -> None:
+    """It opens by time alone; what failed by itself is tried less and less often."""
+    everything = "{mode: automatic, automatic: {allow: [scale_up, scale_down], last_replica: [coder]}}"
+    fleet.begin(**{"policies/mode.yaml": mode(everything)})
+    desk = Desk(fleet)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    agent = next(agent for agent in fleet.agents.values() if agent.replicas())
+    agent.room.fails["drain"] = code
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=0)}, "none")
+    tried = []
+    for _ in range(120):
+        before = agent.receipts.head
+        desk.settle(1, 5_000)
+        if agent.receipts.head > before:
+            tried.append(desk.now)
+    waits = [after - before for before, after in itertools.pairwise(tried)]
+    assert min(waits) >= 30_000, waits
+    assert (max(waits) > 60_000) == grows, waits

@@ -27,8 +27,8 @@ PAUSE_S = 1.5
 ENGINE_KILLS = 3
 """For each minute at most: what is killed more often is given up by its restart policy, and nothing moves any more."""
 
-BRAKED_S = STORY_S + 2 * limits.STANDING_STOPS_WINDOW_MS / 1000
-"""A host's brake counts what a long storm took out of service; the controller asks again at growing intervals."""
+BRAKED_S = STORY_S + limits.STANDING_STOPS_WINDOW_MS / 1000
+"""A host's brake counts what a long storm took out of service."""
 
 
 def storm(pair: Pair, seconds: float, seed: int) -> Counter[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gridops.base import canon, limits
+from gridops.base.codes.protocol import BRAKE
 from gridops.base.ids import Digest
 from gridops.controller.core.state import Attempt, HostBook, ScopeBook
 from gridops.footprint.need import identity
@@ -21,6 +22,8 @@ from gridops.protocol.messages import Receipt
 RETRIABLE = frozenset({"precondition", "host_state"})
 """Refusals that say `not now`: the world moved between look and act. They count as failures only when repeated."""
 RETRIES = 3
+BY_TIME = frozenset({BRAKE.code})
+"""A host's brake opens by time alone, in ten minutes at most: the wait for it does not grow."""
 STEADY_MS = 21_600_000
 """A replica that stood for so long since it was started again begins a new streak: what failed before is forgotten."""
 
@@ -84,7 +87,7 @@ def tried(action: Action) -> Digest | None:
 def failed(before: Attempt, action: Action, receipt: Receipt, at_ms: int) -> Attempt:
     """One failure more in a row, or the first of something else."""
     of = tried(action)
-    same = before.of is None or before.of == of
+    same = (before.of is None or before.of == of) and receipt.code not in BY_TIME
     return Attempt(before.failures + 1 if same else 1, at_ms, receipt.code, of)
 
 
