@@ -75,4 +75,7 @@ class Intent:
 
     def where(self, *paths: str) -> Where | None:
         """The first known place among paths, so that a caller can fall back from a field to its object."""
-        return next((self.marks[p] for p in paths if p in self.marks), None)
+        for path in paths:
+            if (found := self.marks.get(path)) is not None:
+                return found
+        return None

@@ -260,7 +260,8 @@ def _seat(board: HostBoard, ask: Ask, former: Claim | None, *, live: bool) -> Of
     chosen = _choose(fitting, way, even=ask.profile.placement.even)
     if not chosen:
         return _no_set(board, way, {room.id: amount for amount, room in free}, per_device)
-    claim = claim_of(ask.replica, ask.profile.name, way, tuple(sorted([r.id for r in chosen])), view)
+    devices = (chosen[0].id,) if len(chosen) == 1 else tuple(sorted([r.id for r in chosen]))
+    claim = claim_of(ask.replica, ask.profile.name, way, devices, view)
     ram = view.ram
     if claim.host_bytes:
         assert ram is not None, "eligible refuses a host without RAM"

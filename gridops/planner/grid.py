@@ -80,7 +80,8 @@ class Grid:
         self.all_rows: Ints = np.arange(len(self.ids))
         self._files: dict[Digest, Bools] = {}
         self._fetched: dict[Digest, set[int]] = {}
-        self._state: Ints = np.full(len(self.ids), -1, np.int64)
+        self._state: Ints | None = None
+        """The number of each row's state, once somebody asked."""
         self.numbers = _numbers(world, terrain)
         """States of hosts that there have been, by shape and room."""
         self._shunned = _exclusions(world)
@@ -191,14 +192,24 @@ class Grid:
 
     def states(self, rows: Ints) -> Ints:
         """A number for each of these hosts, equal for hosts of equal shape and room."""
+        if self._state is None:
+            self._state = self._first_states()
         found: Ints = self._state[rows]
-        if len(found) and found[found.argmin()] < 0:
-            unknown = (found < 0).nonzero()[0]
-            for n in rows[unknown].tolist():
-                key = self.shape.item(n), self.free[n].tobytes()
-                self._state[n] = self.numbers.setdefault(key, len(self.numbers))
-            found[unknown] = self._state[rows[unknown]]
         return found
+
+    def _first_states(self) -> Ints:
+        """Of all rows, when they are asked for the first time; as the last plan found them, where rows begin alike."""
+        shelf: Shelf[Ints] = self.world.recall.shelf("first states")
+        sources, begins = (self.start, self.numbers), self.seen == self.began
+        known = shelf.get("all", sources) if begins else None
+        if known is None:
+            known = np.array([self._state_of(n) for n in range(len(self.ids))], np.int64)
+            if begins:
+                shelf.put("all", sources, known)
+        return known.copy()
+
+    def _state_of(self, n: int) -> int:
+        return self.numbers.setdefault((self.shape.item(n), self.free[n].tobytes()), len(self.numbers))
 
     def refresh(self) -> None:
         """Read again what has changed on the board."""
@@ -241,7 +252,8 @@ class Grid:
         self.departs = self.departs or bool(here.leaving)
         self.disk_free[n] = free = int(self.terrain.disk[n]) - here.disk_bytes
         self.least_disk = min(self.least_disk, free)
-        self._state[n] = -1
+        if self._state is not None:
+            self._state[n] = self._state_of(n)
         self._fetches(n, here)
 
     def _meet(self, n: int, names: tuple[ProfileName, ...]) -> None:

@@ -201,6 +201,11 @@ class Opening:
         waiting, starting = cost(self.wait_ms[at]), cost(self.soon_ms[at])
         return waiting, starting, known.failing[at], known.slower[at], known.broken[at]
 
+    @property
+    def told_by_harm(self) -> bool:
+        """Rows of equal harm have equal parts of it."""
+        return not (self.mixed or self._waiting)
+
     def parts_of(self, place: int) -> tuple[int, int, int, int, int]:
         """The same for one place."""
         known, cost = self.prospect, self.prospect.exposure.of_waiting
@@ -234,11 +239,11 @@ class Opening:
 
     def stranded(self, at: Ints) -> Ints:
         """What a seat on these rows would take from others (`scarce`). Hosts in equal states are asked once."""
-        states, known = self.grid.states(self.rows[at]), self._strands
+        states, known = self.grid.states(at if self.everywhere else self.rows[at]), self._strands
         if (more := self.grid.known_states - len(known.lost)) > 0:
             known.lost = np.concatenate([known.lost, np.full(more, -ENDLESS, np.int64)])
         found: Ints = known.lost[states]
-        if len(found) and found[found.argmin()] == -ENDLESS:
+        if len(found) and found.item(found.argmin()) == -ENDLESS:
             unknown = np.flatnonzero(found == -ENDLESS)
             # One row of each state, whichever comes last.
             fresh = dict(zip(states[unknown].tolist(), at[unknown].tolist(), strict=True))

@@ -118,12 +118,12 @@ def _listened(inputs: Inputs) -> bool:
 
 
 def _state(host: Host, report: HostReport, inputs: Inputs) -> tuple[Standing, HostLine | None]:
+    if report.state is HostState.ACCEPTING:
+        return Standing.OPEN, None
     reasons = ", ".join(report.reasons) or "no reason given"
     grace = patience_ms(host, inputs.intent.desired.planning.heartbeat.stale_after_ms)
     over = report.since_ms is None or clock(inputs) - report.since_ms >= grace
     match report.state:
-        case HostState.ACCEPTING:
-            return Standing.OPEN, None
         case HostState.THROTTLED:
             return Standing.THROTTLED, None
         case HostState.DRAINING:

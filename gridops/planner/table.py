@@ -67,6 +67,7 @@ class Table:
         if not self._rest:
             return False
         (equal, at, split), values = self._rest.pop(), None
+        again = len(equal) == len(self._differing) and bool(self._told)  # no worse than the last one told
         if split is not None:
             worse = ~split[1]
             at, values = at[worse], split[0][worse]
@@ -91,7 +92,8 @@ class Table:
             self._rest.append((equal, at[1:] if not chosen else np.delete(at, chosen), None))
         place = at.item(chosen)
         row = place if self._opening.everywhere else self._opening.rows.item(place)
-        self._told.append((self._rank(place, equal), row))
+        same = again and self._opening.told_by_harm and isinstance(self._reviewed, int)
+        self._told.append((self._told[-1][0] if same else self._rank(place, equal), row))
         return True
 
     def rank(self, place: int) -> Rank:

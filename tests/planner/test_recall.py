@@ -21,7 +21,7 @@ from gridops.model.plan import Plan
 from gridops.model.policy import Headroom, PlanningPolicy, Search
 from gridops.model.profile import Colocation, PlacementRules, Profile, Restart
 from gridops.model.snapshot import HostReport, HostState, Residency, ResidencyState, Snapshot
-from gridops.planner import gather, openings, views
+from gridops.planner import gather, grid, openings, views
 from gridops.planner.constants import LEARN_VALID_MS
 from gridops.planner.draft import begin
 from gridops.planner.host_board import HostBoard
@@ -420,6 +420,26 @@ def test_what_an_opening_said_at_the_beginning_stays_said_whatever_changes_then(
     assert opening.waits.any(), "what runs has to leave first"
     assert not all(map(np.array_equal, before, now))
     assert all(map(np.array_equal, before, told[:-1]))
+
+
+def test_what_a_seat_takes_from_others_is_of_what_hosts_have_free_now() -> None:
+    world = look(standing().inputs())
+    draft = begin(world, choose(world, gather.gather(world)))
+    seats, wanted = Seats(draft), world.profiles[ProfileName("vast")]
+    (opening,) = seats.openings(wanted)
+    at = np.arange(len(opening.rows))
+    before = opening.stranded(at).tolist()
+    for replica in list(draft.seats):
+        draft.lift(replica)
+    (opening,), (fresh,) = seats.openings(wanted), Seats(draft).openings(wanted)
+    assert before != opening.stranded(at).tolist() == fresh.stranded(at).tolist()
+
+
+def test_states_of_hosts_go_by_the_numbers_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where too many are known, the next plan begins to count anew."""
+    monkeypatch.setattr(grid, "STATES_KEPT", 1)
+    recall, asked = Recall(), but_profile(standing(), "p2", replicas_min=6, replicas_max=6).inputs()
+    assert {to_bytes(plan(asked, recall)) for _ in range(3)} == {to_bytes(plan(asked))}
 
 
 def test_a_heartbeat_without_news_makes_no_other_view_of_a_host() -> None:

@@ -16,12 +16,14 @@ from gridops.model.plan import Plan
 from gridops.model.profile import Profile
 from gridops.model.snapshot import ResidencyState
 from gridops.planner.check import check
+from gridops.planner.constants import FAILED_START_MS
 from gridops.planner.draft import begin
 from gridops.planner.gather import gather
 from gridops.planner.learned import revision_of
 from gridops.planner.place import place
 from gridops.planner.planner import Inputs, plan
 from gridops.planner.rank import HARM_PARTS, Rank
+from gridops.planner.rank_harm import DRAIN_MS
 from gridops.planner.render_explain import explain_lines
 from gridops.planner.render_text import Style
 from gridops.planner.render_words import Context
@@ -122,6 +124,24 @@ def test_harm_is_the_sum_of_its_parts_and_the_report_shows_them() -> None:
         assert found["harm"][side] == sum(found[p][side] or 0 for p in HARM_PARTS)
     assert found["harm_starting"] == (5_000, 35_000)
     assert found["harm_interrupted"] == (1_000, 0)
+
+
+def test_equal_harm_of_other_parts_is_told_by_its_parts() -> None:
+    slow = replace(WANTED, timing=replace(WANTED.timing, load_ms=FAILED_START_MS))
+    fleet = cached(Fleet(hosts=(host("ant"), host("bee")), profiles=(slow,)), "bee")
+    found = terms(made(fleet, Learned(failures=(failed("bee", 1),))))
+    assert found["harm"] == (FAILED_START_MS + 5_000, FAILED_START_MS + 5_000)
+    assert found["harm_starting"] == (5_000, FAILED_START_MS + 5_000)
+    assert found["harm_failing"] == (FAILED_START_MS, 0)
+
+
+def test_equal_harm_of_waiting_and_of_fetching_is_told_by_its_parts() -> None:
+    before = Fleet(hosts=(host("ant"), host("bee")), profiles=(profile("old", gib=20),))
+    slow = replace(WANTED, timing=replace(WANTED.timing, load_ms=DRAIN_MS))
+    found = terms(made(cached(before.applied(before.plan()).but(profiles=(slow,)), "ant")))
+    assert found["harm"] == (DRAIN_MS + 5_000, DRAIN_MS + 5_000)
+    assert found["harm_waiting"] == (DRAIN_MS, 0)
+    assert found["harm_starting"] == (5_000, DRAIN_MS + 5_000)
 
 
 def test_times_and_chances_of_nothing_still_put_a_persons_machine_last() -> None:
