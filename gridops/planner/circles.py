@@ -6,6 +6,9 @@ twice for a while, and keeps its old place until it serves from the new one.
 
 from __future__ import annotations
 
+from gridops.base.units import PPM
+from gridops.planner.constants_room import EASE_TRIES, PIECES_LOOKED_AT
+from gridops.planner.permit import Permit
 from gridops.planner.pieces import Spot
 from gridops.planner.puzzle import Puzzle
 
@@ -59,6 +62,33 @@ def untie(puzzle: Puzzle, tied: list[int]) -> None:
         spot = puzzle.best(kind, hosts) or puzzle.best(kind, puzzle.roomy(0))
         if spot is not None:
             puzzle.put(n, spot)
+
+
+def ease(puzzle: Puzzle, tied: list[int], permit: Permit) -> bool:
+    """Let one of these do without its place so that others come up: who matters least for how many it frees.
+
+    False: nobody of them may, or it helps nobody.
+    """
+    pieces, kinds = puzzle.pieces, puzzle.kinds
+    order = sorted(tied, key=lambda n: (kinds[pieces[n].kind].weight, -kinds[pieces[n].kind].size, n))
+    least, chosen = 0, -1
+    for n in order[:EASE_TRIES]:
+        mark, weight = len(puzzle.journal), kinds[pieces[n].kind].weight
+        if chosen >= 0 and weight * PPM // len(tied) >= least:
+            break
+        puzzle.take(n)
+        puzzle.work += len(pieces) // PIECES_LOOKED_AT
+        freed = len(tied) - len(stuck(puzzle))
+        if freed > 0 and permit.allows(mark) and (chosen < 0 or weight * PPM // freed < least):
+            least, chosen = weight * PPM // freed, n
+        puzzle.undo(mark)
+    if chosen < 0:
+        return False
+    puzzle.take(chosen)
+    home, kind = pieces[chosen].home, pieces[chosen].kind
+    if home is not None and puzzle.fits(chosen, home.host) is home and not puzzle.breaks(kind, home.host):
+        puzzle.put(chosen, home)
+    return True
 
 
 class _Room:

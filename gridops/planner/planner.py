@@ -52,7 +52,8 @@ never takes away what it could not replace. (`docs/where.md` goes on from here t
    `movers`         who may be disturbed at all (rested, settled, not pinned) and which victims first; `ground`: hosts
    `permit`         preemption: who may take whose place; the last one that serves never goes
    `chains`         the first answer: chains of pushes over several hosts
-   `search`         the next ones, by counted steps (`steps` small, `ruin` large, `draws` chance, `prices` of room)
+   `aim`            the next one: a placement to aim for (`dive`: `columns` are whole contents, `mix` mixes them)
+   `search`         those after it, by counted steps (`steps` small, `ruin` large, `draws` chance, `prices` of room)
    `best_case`      when it cannot get better; `circles`: what cannot be carried out; `vicinity`: which hosts take part
    `repack`         who is moved although everybody has a seat: a new one would start much sooner
    `instead`        who leaves a host with too little memory if the one that should has nowhere to go

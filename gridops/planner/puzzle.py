@@ -288,6 +288,10 @@ class Puzzle:
         """Failure domains that the kind lacks."""
         return max(0, min(self.kinds[number].spread, self.placed[number]) - len(self.domains[number]))
 
+    def owed(self, number: int) -> int:
+        """Failure domains that the kind should have had where it stood, if it lacked some there."""
+        return self._at_home[number][0]
+
     def fits(self, n: int, host: int) -> Spot | None:
         """A seat for the piece on the host: at home where it stood, else in the first config with room."""
         kind, home = self._kind_of[n], self._homes[n]

@@ -11,11 +11,14 @@ from the puzzle alone: more work goes on where less has stopped, and is never wo
 from __future__ import annotations
 
 from gridops.base.units import PPM
+from gridops.planner.aim import arrange, may_aim
 from gridops.planner.best_case import least_unmet
 from gridops.planner.chains import Chains
 from gridops.planner.circles import deadlocked, stuck, untie
 from gridops.planner.constants_room import (
     COOL_OFF,
+    DIVE_WORK,
+    DIVES,
     FIRST_CYCLE,
     HANDFUL,
     LONGEST_CYCLE,
@@ -29,6 +32,7 @@ from gridops.planner.constants_room import (
     WORK_PER_MOVE,
     WORSE_PPM,
 )
+from gridops.planner.dive import Dive
 from gridops.planner.draws import Draws
 from gridops.planner.permit import Limits, Permit
 from gridops.planner.prices import rents
@@ -61,6 +65,9 @@ class Search:
         self._goal = least_unmet(puzzle, self.limits)
         length = FIRST_CYCLE * len(puzzle.pieces) * len(puzzle.on)
         length = min(LONGEST_CYCLE, max(SHORTEST_CYCLE, length))
+        if puzzle.unmet > self._goal and may_aim(puzzle, self.limits):
+            self._aim(began, most)
+            length = min(length, LONGEST_CYCLE // 2)
         few = len(puzzle.pieces) * len(puzzle.on) <= HANDFUL
         while (spent := puzzle.work - began) < most and self._wishes():
             before = self.record
@@ -76,6 +83,23 @@ class Search:
         self._back()
         self._settle()
         return -(-(puzzle.work - began) // WORK_PER_MOVE)
+
+    def _aim(self, began: int, most: int) -> None:
+        """Look for a good placement without asking how to get there, and go as far there as the rules admit.
+
+        Cut off like everything else: whoever may work less does the same things first.
+        """
+        puzzle, dive = self.puzzle, Dive(self.puzzle, self.permit)
+        for _ in range(DIVES):
+            contents = dive.run(most - (puzzle.work - began))
+            if not contents:
+                break
+            arrange(puzzle, self.permit, contents)
+            if self.permit.allows(0):
+                self._keep()
+            self._back()
+            if self.record[1] <= self._goal or puzzle.work - began > DIVE_WORK or not dive.missed(contents):
+                break
 
     def _wishes(self) -> bool:
         """Could it be better?"""
