@@ -120,7 +120,7 @@ class Grid:
             elif self.board.rows[n].artifacts:
                 self._fetches(n, self.board.rows[n])
         if last is not None and not changed:
-            self.start: object = shelf.put("all", (), last)
+            self.start: _Start = shelf.put("all", (), last)
             return
         columns = self.used, self.used_gpu, self.live, self.live_gpu, self.present, self.distinct, self.sociable
         start = _Start(
@@ -198,14 +198,19 @@ class Grid:
         return found
 
     def _first_states(self) -> Ints:
-        """Of all rows, when they are asked for the first time; as the last plan found them, where rows begin alike."""
-        shelf: Shelf[Ints] = self.world.recall.shelf("first states")
-        sources, begins = (self.start, self.numbers), self.seen == self.began
-        known = shelf.get("all", sources) if begins else None
-        if known is None:
-            known = np.array([self._state_of(n) for n in range(len(self.ids))], np.int64)
-            if begins:
-                shelf.put("all", sources, known)
+        """Of all rows, when they are asked for the first time; those that begin alike as the last plan found them."""
+        shelf: Shelf[tuple[_Start, Ints]] = self.world.recall.shelf("first states")
+        begins = self.seen == self.began
+        last = shelf.get("all", (self.numbers,)) if begins else None
+        if last is None:
+            known: Ints = np.array([self._state_of(n) for n in range(len(self.ids))], np.int64)
+        else:
+            known = last[1].copy()
+            for n, (was, now) in enumerate(zip(last[0].origins, self.start.origins, strict=True)):
+                if now is None or now is not was:
+                    known[n] = self._state_of(n)
+        if begins:
+            shelf.put("all", (self.numbers,), (self.start, known))
         return known.copy()
 
     def _state_of(self, n: int) -> int:
