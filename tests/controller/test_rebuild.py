@@ -164,22 +164,12 @@ def test_an_old_journal_under_a_fleet_that_moved_on_sends_nothing_until_a_rebuil
     fleet.begin(**{"policies/mode.yaml": AUTOMATIC})
     desk = Desk(fleet)
     desk.settle(1)
-    desk.controller.close()
-    backup = tmp_path / "backup"
-    backup.mkdir()
-    for file in fleet.state.glob("journal.sqlite*"):
-        shutil.copy(file, backup / file.name)
-    desk.start()
+    copied(desk, tmp_path / "backup")
     desk.restart()
     desk.settle()
     desk.project()
     done = desk.executed()
-    desk.controller.close()
-    for file in fleet.state.glob("journal.sqlite*"):
-        file.unlink()
-    for file in backup.iterdir():
-        shutil.copy(file, fleet.state / file.name)
-    desk.start()
+    put_back(desk, tmp_path / "backup")
     desk.settle(6)
     assert desk.executed() == done
     assert desk.state.distrust is not None
@@ -190,3 +180,42 @@ def test_an_old_journal_under_a_fleet_that_moved_on_sends_nothing_until_a_rebuil
     assert desk.ready() == ["coder/1"]
     assert desk.state.distrust is None
     desk.controller.close()
+
+
+def test_after_a_rebuild_a_journal_that_is_older_again_is_noticed_again(fleet: Fleet, tmp_path: Path) -> None:
+    """A rebuilt controller expects each host to be ahead until that has spoken once, and not for ever."""
+    desk = written(fleet)
+    desk.commit({"policies/mode.yaml": AUTOMATIC})
+    desk.rebuild()
+    desk.settle(8)
+    assert desk.state.distrust is None
+    copied(desk, tmp_path / "backup")
+    desk.commit({"profiles.d/second.yaml": profile("second")})
+    desk.settle()
+    assert desk.ready() == ["coder/1", "second/1"]
+    done = desk.executed()
+    put_back(desk, tmp_path / "backup")
+    desk.settle(6)
+    assert desk.state.distrust is not None
+    assert "older than the fleet" in desk.state.distrust
+    assert desk.executed() == done
+    desk.controller.close()
+
+
+def copied(desk: Desk, to: Path) -> None:
+    """A copy of the journal as it is now; the controller goes on."""
+    desk.controller.close()
+    to.mkdir()
+    for file in desk.fleet.state.glob("journal.sqlite*"):
+        shutil.copy(file, to / file.name)
+    desk.start()
+
+
+def put_back(desk: Desk, copy: Path) -> None:
+    """The journal is that copy again, and a controller begins on it."""
+    desk.controller.close()
+    for file in desk.fleet.state.glob("journal.sqlite*"):
+        file.unlink()
+    for file in copy.iterdir():
+        shutil.copy(file, desk.fleet.state / file.name)
+    desk.start()

@@ -155,8 +155,10 @@ def _heads(state: State, outbox: Outbox, heartbeat: Heartbeat, rows: list[r.Row]
     if learned.head != outbox.head:
         why = f"the host has decided {counted(heartbeat.head.seq, 'command')}, this journal knew of {outbox.head.seq}"
         rows.append(r.OutboxSet(outbox=learned, why=why))
-        # Every command is journalled before it is sent: a host that is ahead proves that memory was lost.
-        if heartbeat.head.seq > outbox.head.seq and state.rebuilt_ms is None and state.distrust is None:
+        # Every command is journalled before it is sent: a host that is ahead proves that memory was lost. A rebuilt
+        # controller knows that, of each host until that has spoken once; what it forgets later is lost anew.
+        expected = state.rebuilt_ms is not None and outbox.obeyed is None
+        if heartbeat.head.seq > outbox.head.seq and not expected and state.distrust is None:
             words = f"{outbox.host}: {why}: it is older than the fleet; run: gridops controller rebuild"
             rows.append(r.Distrusted(reason=words))
     elif learned != outbox:
