@@ -164,3 +164,30 @@ def test_what_was_carried_out_once_is_repaired_when_its_authority_has_ended(
     desk.settle(8)
     assert desk.ready() == (["coder/1"] if again else [])
     desk.controller.close()
+
+
+def test_who_typed_the_name_for_a_plan_that_keeps_none_said_it_of_each_replica_on_its_way_out(fleet: Fleet) -> None:
+    """One of two was to go, and its host did not end it; then people let the last one go too, and typed the name."""
+    fleet.begin(**{"profiles.d/coder.yaml": profile(replicas=2)})
+    desk = Desk(fleet)
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    assert desk.ready() == ["coder/1", "coder/2"]
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.settle(2)
+    going = desk.proposal().to_do[0]
+    assert going.source is not None
+    agent = fleet.agents[going.source.host]
+    agent.room.fails["drain"] = "drain_timeout"
+    desk.apply()
+    desk.settle()
+    assert len(desk.ready()) == 2
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=0)})
+    desk.settle(2)
+    desk.apply(names=("coder",))
+    desk.settle()
+    assert desk.ready() == [going.replica], "it waits after its failure"
+    del agent.room.fails["drain"]
+    desk.settle(30, 5_000)
+    assert desk.ready() == []

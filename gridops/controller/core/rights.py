@@ -247,11 +247,26 @@ def not_the_last(rights: Rights, action: Action) -> No | None:
     profile = rights.now_called(action.replica).rpartition("/")[0]
     if any(a.profile == profile for a in target.placement):
         return None
-    if any(w.last_replica and w.kind is AuthorityKind.APPROVAL for w in rights.speaking(action)):
+    if any(_typed(w) for w in rights.speaking(action)) or _typed_with_target(rights, profile):
         return None
     if rights.permitted.automatic and profile in mode.automatic.last_replica:
         return None
     return No(GO422.code, f"it is the last replica of {profile}, and nobody typed its name")
+
+
+def _typed(warrant: Warrant) -> bool:
+    return warrant.last_replica and warrant.kind is AuthorityKind.APPROVAL
+
+
+def _typed_with_target(rights: Rights, profile: str) -> bool:
+    """People typed the name when they applied the very plan that keeps no replica of it. That is said of the profile:
+    another replica of it may still be on its way out by an earlier yes, when there was no need to type anything."""
+    book = rights.book
+    return any(
+        _typed(w) and w.plan == book.target_digest and rights.now_ms < w.until_ms
+        for replica, w in book.warrants.items()
+        if rights.now_called(replica).rpartition("/")[0] == profile
+    )
 
 
 def _to_start(rights: Rights, replica: ReplicaId) -> Warrant | None:
