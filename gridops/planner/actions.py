@@ -38,6 +38,8 @@ class Step:
     action_class: ActionClass
     replica: ReplicaId
     waits_for: str | None = None
+    room: bool = False
+    """It waits for room that those who leave its host still hold, and for nothing else."""
 
 
 def actions(
@@ -109,7 +111,7 @@ class _Work:
             self._fetching |= {(a.seat.host, f.sha256) for f in missing}
             self._add(Load(host=a.seat.host, replica=a.replica, profile=a.profile, artifact=launch.artifact), a.replica)
         waits = "its artifact" if missing else self._start(a)
-        self._add(_warm(scene, a), a.replica, waits)
+        self._add(_warm(scene, a), a.replica, waits, room=not missing and a.replica in self.short)
 
     def away(self, host: HostId, residency: Residency) -> None:
         """What takes a process away that the target does not want, as late as it has to be."""
@@ -231,8 +233,8 @@ class _Work:
             return False
         return all(self.serving.get(r) for r in self.scene.wanted(a.profile) if r != a.replica)
 
-    def _add(self, action: Action, replica: ReplicaId, waits_for: str | None = None) -> None:
-        self.steps.append(Step(action, self.scene.class_of(action, replica), replica, waits_for))
+    def _add(self, action: Action, replica: ReplicaId, waits_for: str | None = None, *, room: bool = False) -> None:
+        self.steps.append(Step(action, self.scene.class_of(action, replica), replica, waits_for, room))
 
 
 def _comes_back(residency: Residency) -> bool:

@@ -155,6 +155,7 @@ def hosts_of(puzzle: Puzzle) -> list[Host]:
         many[piece.kind] = many.get(piece.kind, 0) + 1
         if spot is not None:
             here[spot.host].append(piece.kind)
+            options[spot.host].setdefault(piece.kind, spot.option)
         if piece.home is not None:
             homes[piece.home.host].add(piece.kind)
             options[piece.home.host][piece.kind] = piece.home.option

@@ -29,6 +29,11 @@ def _processes_naming(text: str) -> list[str]:
     return found
 
 
+def _hears_ctrl_c() -> None:
+    """Also where these tests run in the background, where a shell lets nobody hear it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("moment", "how", "code"),
     [
@@ -46,6 +51,7 @@ def test_nothing_survives_an_interruption(moment: str, how: signal.Signals, code
         stdin=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
+        preexec_fn=_hears_ctrl_c,
     )
     assert process.stdout is not None
     seen: list[str] = []

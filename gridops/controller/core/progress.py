@@ -127,6 +127,9 @@ def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Ros
         # The plan in force is not the one that people applied any more, and nobody may go on with it by itself.
         halted = Failure(action.host, action.kind, "refused", None, no.detail, apply.moved_ms)
         return Progress(decision, StepState.FAILED, f"{action.kind} refused", action.host, halted)
+    if rest and (why := _hopeless(rest[0], rights, view, outcome)) is not None:
+        kept = Failure(rest[0].action.host, rest[0].action.kind, "refused", None, why, apply.moved_ms)
+        return Progress(decision, StepState.FAILED, f"{kept.kind} refused", kept.host, kept)
     if rest:
         return Progress(decision, StepState.WAITING, _why(rest[0], outcome), rest[0].action.host)
     host = _place(decision)
@@ -134,6 +137,21 @@ def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Ros
     if silent is not None:
         return Progress(decision, StepState.WAITING, silent, host)
     return Progress(decision, StepState.DONE, "stopped" if decision.kind is DecisionKind.REMOVE else "ready", host)
+
+
+def _hopeless(step: Step, rights: Rights, view: tuple[Soft, Roster], outcome: Outcome) -> str | None:
+    """Why a start waits for room that never comes by this plan: nobody may end any of those who hold it. Where the
+    reconciler decides by itself it will be decided, so there it waits."""
+    if not step.room or rights.permitted.automatic:
+        return None
+    host = step.action.host
+    book = rights.state.hosts.get(host)
+    if book is None or any(ob.open_entries(book.outbox)):
+        return None
+    ends = [s.action for s in outcome.steps if s.action.host == host and isinstance(s.action, Drain | Unload)]
+    refused = [may_end(rights, action, view[0].report(host)) for action in ends]
+    whys = [no.detail for no in refused if no is not None]
+    return f"{step.waits_for}; {whys[0]}" if whys and len(whys) == len(refused) else None
 
 
 def _is_of(rights: Rights, decision: Decision, action: Action) -> bool:
