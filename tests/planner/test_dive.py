@@ -90,6 +90,17 @@ def test_memory_of_several_pools_is_no_single_pool() -> None:
     assert columns.best(host((6, 6), 4, {0: 7, 1: 5}), {0: 9.0, 1: 4.0}, 0.0) == (4.0, (1,))
 
 
+def test_whoever_stands_on_a_host_is_known_there_also_where_nobody_of_its_kind_could_be_seated() -> None:
+    """The search put it there with others out of the way; it is neither at home there nor seated by itself."""
+    found = made([9, 3], [9, 8], [12, 12], [Piece(kind=0), Piece(kind=1)])
+    found.put(0, at(1, 9))
+    found.kinds[0].options.pop(1)
+    (there,) = (h for h in hosts_of(found) if h.number == 1)
+    assert there.now == (0,)
+    assert there.options[0].need == there.sizes[0] == 9
+    assert Dive(found, Permit(found, MANY)).run(FAR)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_looking_at_hosts_changes_nothing(seed: int) -> None:
     found = puzzle(seed)
