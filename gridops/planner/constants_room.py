@@ -44,6 +44,7 @@ DIVE_ROUNDS = 40
 DIVE_STEPS = 2_000
 DIVE_TWICE = 2
 STAYS = 8
+STAYS_LESS = 2
 HOMES_PER_MOVE = 4
 EASES = 8
 EASE_TRIES = 12
@@ -322,6 +323,15 @@ TABLE: tuple[Constant, ...] = (
         "weight is left unmet so that fewer move",
         "more move, and of those more wait for each other in circles",
         "half: +3 unmet, +174 s; twice: -1 unmet, -96 s",
+    ),
+    Constant(
+        "STAYS_LESS",
+        STAYS_LESS,
+        "parts",
+        "another placement is aimed for where staying is worth less, and the better one kept: 2,080 units, not 2,093",
+        "the two are alike",
+        "more of the second wait for each other in circles",
+        "half: +0 unmet; twice: -3 unmet, of 487",
     ),
     Constant(
         "HOMES_PER_MOVE",

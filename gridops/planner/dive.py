@@ -53,7 +53,7 @@ class Promise(NamedTuple):
 
 
 class Dive:
-    def __init__(self, puzzle: Puzzle, permit: Permit) -> None:
+    def __init__(self, puzzle: Puzzle, permit: Permit, stays: int = STAYS) -> None:
         self.puzzle, self.permit = puzzle, permit
         self.hosts = hosts_of(puzzle)
         self.kinds = sorted({p.kind for p in puzzle.pieces})
@@ -62,14 +62,14 @@ class Dive:
             self.many[piece.kind] += 1
         homes = sum(1 for p in puzzle.pieces if p.home is not None)
         self.unit = FINE * (homes + 1)
-        """What the smallest weight is worth: everybody's staying is worth `STAYS` of it."""
-        self.worth = self._worth()
+        """What the smallest weight is worth: everybody's staying is worth `stays` of it."""
+        self.worth = self._worth(stays)
         """By host, what a kind is worth there."""
         self.known: dict[tuple[int, Content], int] = {(n, host.now): 0 for n, host in enumerate(self.hosts)}
         """Columns by host (as numbered here) and content."""
         self.promises = self._owed()
 
-    def _worth(self) -> list[dict[int, float]]:
+    def _worth(self, stays: int) -> list[dict[int, float]]:
         kinds, slowest = self.puzzle.kinds, dict[int, int]()
         step = gcd(*(kinds[k].weight for k in self.kinds)) or 1
         for kind in self.kinds:
@@ -78,8 +78,8 @@ class Dive:
         def worth(host: Host, kind: int) -> float:
             weight = kinds[kind].weight * self.unit / step
             if kind in host.homes:
-                return weight + STAYS * (FINE - 1)
-            return weight - STAYS * host.options[kind].start_ms / slowest[kind]
+                return weight + stays * (FINE - 1)
+            return weight - stays * host.options[kind].start_ms / slowest[kind]
 
         return [{kind: worth(host, kind) for kind in sorted(host.options)} for host in self.hosts]
 

@@ -27,6 +27,8 @@ from gridops.planner.constants_room import (
     RUIN_EVERY,
     SHORTEST_CYCLE,
     SLOWER_PPM,
+    STAYS,
+    STAYS_LESS,
     UNMET_PPM,
     UNTIES,
     WORK_PER_MOVE,
@@ -89,17 +91,21 @@ class Search:
 
         Cut off like everything else: whoever may work less does the same things first.
         """
-        puzzle, dive = self.puzzle, Dive(self.puzzle, self.permit)
-        for _ in range(DIVES):
-            contents = dive.run(most - (puzzle.work - began))
-            if not contents:
-                break
-            arrange(puzzle, self.permit, contents)
-            if self.permit.allows(0):
-                self._keep()
-            self._back()
-            if self.record[1] <= self._goal or puzzle.work - began > DIVE_WORK or not dive.missed(contents):
-                break
+        puzzle = self.puzzle
+        for n, stays in enumerate((STAYS, STAYS_LESS), 1):
+            dive = Dive(puzzle, self.permit, stays)
+            for _ in range(DIVES):
+                contents = dive.run(most - (puzzle.work - began))
+                if not contents:
+                    return
+                arrange(puzzle, self.permit, contents)
+                if self.permit.allows(0):
+                    self._keep()
+                self._back()
+                if self.record[1] <= self._goal:
+                    return
+                if puzzle.work - began > n * DIVE_WORK or not dive.missed(contents):
+                    break
 
     def _wishes(self) -> bool:
         """Could it be better?"""

@@ -16,7 +16,7 @@ from bench.yard.instance import named
 from gridops.planner.aim import arrange, may_aim
 from gridops.planner.circles import ease, stuck
 from gridops.planner.columns import Columns, Content, Host, hosts_of
-from gridops.planner.constants_room import STAYS
+from gridops.planner.constants_room import STAYS, STAYS_LESS
 from gridops.planner.dive import FINE, Dive
 from gridops.planner.mix import Mix
 from gridops.planner.permit import Limits, Permit
@@ -214,6 +214,28 @@ def test_another_failure_domain_is_asked_for() -> None:
     contents = dive.run(FAR)
     assert sorted(contents.values()) == [(0,), (1,), (1,)]
     assert contents[2] == (1,)
+
+
+def test_where_staying_is_worth_less_another_placement_is_aimed_for() -> None:
+    found = made([5, 5], [1, 1], [5, 5, 5], [Piece(0, at(0, 5)), Piece(1)])
+    more, less = (Dive(found, Permit(found, MANY), stays).worth for stays in (STAYS, STAYS_LESS))
+    assert more[0][0] > less[0][0]
+    assert more[1][0] < less[1][0]
+
+
+def test_the_search_aims_twice_and_keeps_the_better_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    aimed: list[int] = []
+    begin = Dive.__init__
+
+    def noted(dive: Dive, given: Puzzle, permit: Permit, stays: int) -> None:
+        aimed.append(stays)
+        begin(dive, given, permit, stays)
+
+    monkeypatch.setattr(Dive, "__init__", noted)
+    both = run(named("64x32@1#2")).score.unmet
+    assert aimed == [STAYS, STAYS_LESS]
+    monkeypatch.setattr("gridops.planner.search.STAYS_LESS", STAYS)
+    assert both < run(named("64x32@1#2")).score.unmet
 
 
 def test_who_lacks_a_failure_domain_is_to_stay_and_to_get_another() -> None:
