@@ -131,23 +131,29 @@ class Writer:
             self._lost = Stuck(self._row(self._n + error.at + 1, error.message), hints=(LESS, REBUILD))
             raise self._lost from error
         except EdgeError as error:
-            what = f"the journal cannot be written, so nothing more is issued: {error.message}"
-            self._lost = Lost(what, hints=error.hints)
-            raise self._lost from error
+            raise self._unwritten(error) from error
         self._buffer.clear()
         self._untold.clear()
 
     def rise(self, counter: int) -> None:
         """Take a term above what hosts remember: only for a controller that people rebuilt."""
-        self.flush()
-        self._authority.raise_above(counter)
-        self.state.term = self.term
+        self._take(lambda: self._authority.raise_above(counter))
 
     def new_epoch(self, epoch: int) -> None:
         """Take a term of a newer epoch, after people rotated the controller's key."""
+        self._take(lambda: self._authority.renew(epoch))
+
+    def _take(self, term: Callable[[], Term]) -> None:
+        """Another term: a write like any other, and whoever cannot make it writes nothing more."""
         self.flush()
-        self._authority.term = self._authority.journal.take_term(epoch)
-        self.state.term = self.term
+        try:
+            self.state.term = term()
+        except EdgeError as error:
+            raise self._unwritten(error) from error
+
+    def _unwritten(self, error: EdgeError) -> Lost:
+        self._lost = Lost(f"the journal cannot be written, so nothing more is issued: {error.message}", hints=error.hints)
+        return self._lost
 
     def close(self) -> None:
         self._authority.close()

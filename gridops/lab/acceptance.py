@@ -55,9 +55,9 @@ class Acceptance:
                         raise Broken("S12", f"catalog {version} was accepted after {self._catalog}")
                     self._catalog = version
 
-    def forget_rows(self) -> None:
-        """The journal was replaced: what is written is read again from its beginning. What was accepted stays so."""
-        self._read = len(self._platter.rows)
+    def forget_rows(self, *, anew: bool) -> None:
+        """The journal was replaced. What was accepted stays so; one that people made anew may accept more at once."""
+        self._read = 0 if anew else len(self._platter.rows)
 
     def on_host(self, at: LabHost) -> None:
         """What one host knows now. Raises Broken."""

@@ -98,6 +98,10 @@ class Authority:
         self.term = self.journal.take_term(self.term.epoch, above=counter)
         return self.term
 
+    def renew(self, epoch: int) -> Term:
+        self.term = self.journal.take_term(epoch)
+        return self.term
+
     def close(self) -> None:
         """Nothing is held."""
 

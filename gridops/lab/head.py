@@ -270,7 +270,8 @@ class Head:
 
         def work() -> None:
             self._look()
-            self.turn(controller, planning)
+            if controller.state.accepted is not None:
+                self.turn(controller, planning)
 
         self.guarded(controller, work)
 

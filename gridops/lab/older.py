@@ -28,7 +28,7 @@ NOTICE_MS = 6_000
 class Older:
     """Whoever puts the copy in the journal's place, and those who mend it."""
 
-    def __init__(self, head: Head, dice: Dice, replaced: Callable[[], None]) -> None:
+    def __init__(self, head: Head, dice: Dice, replaced: Callable[[bool], None]) -> None:
         self._head = head
         self._dice = dice
         self._replaced = replaced
@@ -48,7 +48,7 @@ class Older:
         platter.term = rows[-1][1]
         head.around.trace.add("controller", f"is restored to row {len(rows)}")
         head.around.trace.saw("a fleet was restored from an old journal")
-        self._replaced()
+        self._replaced(False)
         head.stop(RuntimeError("its machine was replaced"))
 
     def mend(self) -> None:
@@ -73,7 +73,7 @@ class Older:
         platter = head.platter
         platter.rows[:], platter.ends[:], platter.term, platter.saved = made.rows, made.ends, made.term, None
         head.around.trace.saw("a fleet was rebuilt")
-        self._replaced()
+        self._replaced(True)
         head.stop(RuntimeError("people rebuild it"))
 
     def _anew(self, now_ms: int) -> Platter | None:

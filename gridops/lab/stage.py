@@ -81,10 +81,10 @@ class Stage(ABC):
         self.begin()
         self.nemesis.begin(self.hosts, self.head)
 
-    def forget(self) -> None:
-        """The journal is another one than before: whoever reads its rows begins anew."""
+    def forget(self, anew: bool = False) -> None:
+        """The journal is another one than before, an older copy or made anew: whoever reads its rows begins anew."""
         self.auditor.forget()
-        self.acceptance.forget_rows()
+        self.acceptance.forget_rows(anew=anew)
 
     # --- what a world does its own way ------------------------------------------------------------------------------
 

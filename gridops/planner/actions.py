@@ -199,7 +199,7 @@ class _Work:
             mine = scene.adopted.get(a.replica)
             if mine is not None and mine.state is ResidencyState.READY and a.seat.host in scene.serving_hosts:
                 return None
-            if self._may_break(a, host):
+            if self._may_break(a, host) or self._spare_in_the_way(host, residency):
                 return None
             return f"{a.replica} to be ready on {a.seat.host}"
         others = [r for r in sorted(self.serving, key=replica_key) if self.serving[r] and r != replica]
@@ -208,6 +208,12 @@ class _Work:
             return None
         late = next((r for r in wanted if not self.serving.get(r)), wanted[0])
         return f"{late} to be ready"
+
+    def _spare_in_the_way(self, host: HostId, residency: Residency) -> bool:
+        """It serves twice, and somebody waits for this one's room: else two such pairs wait for each other for ever."""
+        assert residency.replica is not None
+        others = self.serving.get(self.scene.now_called(residency.replica), set()) - {residency.incarnation}
+        return bool(others) and any(a.seat.host == host for a in self.short.values())
 
     def _may_break(self, a: Assignment, host: HostId) -> bool:
         """Break before make: where it is the only one in its own way, or where somebody has to begin."""

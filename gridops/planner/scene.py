@@ -51,6 +51,8 @@ class Scene:
     headroom_ppm: int
     aliases: Mapping[ProfileName, ProfileName]
     """Former name to present name, of profiles that were renamed."""
+    classes: Mapping[ReplicaId, ActionClass]
+    """Of each replica that the target decides something of, the class of the first such decision."""
     adopted: dict[ReplicaId, Residency] = field(default_factory=dict)
     """Assignments that a process on their seat fulfils, or is about to."""
     _standing: set[int] = field(default_factory=set)
@@ -170,9 +172,8 @@ class Scene:
 
     def class_of(self, action: Action, replica: ReplicaId) -> ActionClass:
         """The class of the decision behind a step; keeping a target that stands is repair."""
-        for decision in self.target.to_do:
-            if decision.replica == replica:
-                return decision.action_class
+        if (decided := self.classes.get(replica)) is not None:
+            return decided
         if action.kind in ("load", "warm") or replica in self.assignments:
             return ActionClass.REPAIR
         retired = any(r.profile == action.profile for r in self.target.retirements)
@@ -238,6 +239,7 @@ def set_scene(target: Plan, snapshot: Snapshot, now_ms: int, desired: Desired | 
             for t in target.terms
             if t.renamed_from is not None and t.renamed_from not in named
         },
+        classes={d.replica: d.action_class for d in reversed(target.to_do)},
     )
     for a in target.placement:
         if (found := _fulfils(scene, a)) is not None:

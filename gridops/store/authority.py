@@ -57,6 +57,11 @@ class Authority:
         self.term = self.journal.take_term(self.term.epoch, above=counter)
         return self.term
 
+    def renew(self, epoch: int) -> Term:
+        """The next term of another epoch: people rotated the controller's key."""
+        self.term = self.journal.take_term(epoch)
+        return self.term
+
     def close(self) -> None:
         """Close the journal, then let the lock go. The term is not given back. Closing again does nothing."""
         lock, self._lock = self._lock, None

@@ -16,5 +16,8 @@ class Reading:
     def raise_above(self, counter: int) -> Term:
         raise AssertionError
 
+    def renew(self, epoch: int) -> Term:
+        raise AssertionError
+
     def close(self) -> None:
         return None

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gridops.base.errors import Busy
+from gridops.base.errors import Busy, NoRoom
 from gridops.controller.rebuild import rebuild
 from gridops.controller.service import Opening, state_dir
 from gridops.controller.start import ground
+from gridops.controller.writer import Lost
 from gridops.model.plan import DecisionKind
+from gridops.protocol.messages import Term
+from gridops.store.journal import Journal
 from tests.controller.fleet import AUTOMATIC, Desk, FakeClock, Fleet, mode, profile
 from tests.controller.replayed import same
 
@@ -199,6 +202,37 @@ def test_after_a_rebuild_a_journal_that_is_older_again_is_noticed_again(fleet: F
     assert desk.state.distrust is not None
     assert "older than the fleet" in desk.state.distrust
     assert desk.executed() == done
+    desk.controller.close()
+
+
+def test_a_term_that_the_disk_does_not_take_ends_the_process_and_the_next_one_rises(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hosts obeyed a higher one before: below that it could command nobody, and it would say so to no one."""
+    desk = written(fleet)
+    for _ in range(4):  # terms that the journal which is made anew begins below
+        desk.restart()
+        desk.settle()
+    desk.controller.close()
+    (fleet.state / "journal.sqlite").unlink()
+    desk.controller.close = lambda: None  # type: ignore[method-assign]
+    take = Journal.take_term
+
+    def full(self: Journal, epoch: int, above: int = 0) -> Term:
+        if above:
+            raise NoRoom("cannot write journal.sqlite: no space is left on its file system")
+        return take(self, epoch)
+
+    monkeypatch.setattr(Journal, "take_term", full)
+    desk.rebuild()
+    with pytest.raises(Lost, match="no space is left"):
+        desk.settle()
+    monkeypatch.undo()
+    desk.restart()
+    desk.settle(8)
+    desk.commit({"profiles.d/second.yaml": profile("second"), "policies/mode.yaml": AUTOMATIC})
+    desk.settle()
+    assert desk.ready() == ["coder/1", "second/1"]
     desk.controller.close()
 
 

@@ -14,7 +14,7 @@ from gridops.model.fleet import Drain as HostDrain
 from gridops.model.fleet import HostKey, Runtime
 from gridops.model.plan import Plan
 from gridops.model.policy import ActionClass
-from gridops.model.profile import Colocation, Downtime, Restart
+from gridops.model.profile import Colocation, Downtime, PlacementRules, Restart
 from gridops.model.snapshot import HostState, Ownership, Residency, ResidencyState
 from gridops.planner.actions import Step, actions
 from gridops.planner.scene import unseen
@@ -211,6 +211,46 @@ def test_two_surplus_replicas_do_not_vouch_for_each_other() -> None:
     made = fleet.plan()
     late = alter(fleet, "c/1", state(ResidencyState.WARMING))
     assert told(steps(late, made)) == ["drain c/2 bee", "drain c/3 cat: c/1 to be ready"]
+
+
+def test_a_copy_too_many_goes_where_somebody_waits_for_its_room() -> None:
+    """Two that serve twice each stand in each other's way (after a journal was restored): neither could begin."""
+    once, target = crossed(18)
+    assert "drain c/1 ant: c/1 to be ready on bee" in told(steps(once, target)), "the only one that serves stays"
+    assert drains(steps(and_again(once), target)) == [
+        "drain c/1 ant",
+        "drain c/1 cat: c/1 to be ready on bee",
+        "drain d/1 bee",
+        "drain d/1 dog: d/1 to be ready on ant",
+    ]
+    roomy, target = crossed(8)
+    assert all(": " in line for line in drains(steps(and_again(roomy), target))), "nobody waits for its room"
+
+
+def crossed(gib: float) -> tuple[Fleet, Plan]:
+    """c/1 runs on ant and d/1 on bee, and the plan asks for the other way round."""
+    pinned = {name: PlacementRules(pins=(seat.id,)) for name, seat in zip("cd", HOSTS, strict=False)}
+    apart = [profile(name, gib=gib, placement=where) for name, where in pinned.items()]
+    fleet = converged(*apart, hosts=(*HOSTS, host("dog")))
+    for name in ("ant", "bee"):
+        fleet = fleet.reporting(name, cached=(digest("c-q4"), digest("d-q4")))
+    made = fleet.plan()
+    one, two = made.placement
+    return fleet, replace(made, placement=(replace(one, seat=two.seat), replace(two, seat=one.seat)))
+
+
+def and_again(fleet: Fleet) -> Fleet:
+    """Each of the two runs once more, on a host of its own."""
+    for name, spare in (("ant", "cat"), ("bee", "dog")):
+        seen = fleet.snapshot().host(HostId(name))
+        assert seen is not None
+        (now,) = seen.residencies
+        fleet = fleet.reporting(spare, residencies=(replace(now, incarnation=digest(f"again {name}")),))
+    return fleet
+
+
+def drains(found: tuple[Step, ...]) -> list[str]:
+    return [line for line in told(found) if line.startswith("drain")]
 
 
 def rollout(gib: float, replicas: int = 1, **more: Any) -> tuple[Fleet, Plan]:
