@@ -152,7 +152,8 @@ class Writer:
             raise self._unwritten(error) from error
 
     def _unwritten(self, error: EdgeError) -> Lost:
-        self._lost = Lost(f"the journal cannot be written, so nothing more is issued: {error.message}", hints=error.hints)
+        what = f"the journal cannot be written, so nothing more is issued: {error.message}"
+        self._lost = Lost(what, hints=error.hints)
         return self._lost
 
     def close(self) -> None:
