@@ -50,17 +50,19 @@ def actions(
     desired: Desired | None = None,
     applied_terms: Mapping[Digest, Terms] = NO_TERMS,
     retry: frozenset[ReplicaId] = frozenset(),
+    ending: frozenset[Digest] = frozenset(),
     advice: Advice | None = None,
 ) -> tuple[Step, ...]:
     """The steps from here to the target, in the order in which they are given (`turns`).
 
     `desired` (the last valid intent) says who is admitted or drained and what is reserved; without it every host that
     reports counts. `applied_terms` are the terms that each incarnation is known to act by. `retry` names replicas
-    whose failed process may be cleared away for another attempt. `advice` of the newest plan adds what may be done on
-    disks meanwhile; it comes last and takes no turn from anything.
+    whose failed process may be cleared away for another attempt. `ending` names processes that were told to end and
+    may have begun to, whatever their hosts reported last: nobody else goes because they serve. `advice` of the newest
+    plan adds what may be done on disks meanwhile; it comes last and takes no turn from anything.
     """
     scene = set_scene(target, snapshot, now_ms, desired)
-    work = _Work(scene, applied_terms, retry)
+    work = _Work(scene, applied_terms, retry, ending)
     for assignment in sorted(target.placement, key=lambda a: (-scene.priority(a.profile), replica_key(a.replica))):
         work.towards(assignment)
     for host, residency in scene.obsolete():
@@ -83,11 +85,14 @@ def _errands(scene: Scene, planned: Sequence[Step], advice: Advice, now_ms: int)
 class _Work:
     """One pass. Keeps count of memory given out and of replicas that still serve, so that steps add up."""
 
-    def __init__(self, scene: Scene, applied: Mapping[Digest, Terms], retry: frozenset[ReplicaId]) -> None:
-        self.scene, self.applied, self.retry = scene, applied, retry
+    def __init__(
+        self, scene: Scene, applied: Mapping[Digest, Terms], retry: frozenset[ReplicaId], ending: frozenset[Digest]
+    ) -> None:
+        self.scene, self.applied, self.retry, self.ending = scene, applied, retry, ending
         self.turns = Turns(scene)
         self.steps: list[Step] = []
-        self.serving = scene.serving()
+        self.serving = {replica: found - ending for replica, found in scene.serving().items()}
+        """Incarnations that serve and were not told to end, by the replica they serve as."""
         self.blocked: dict[ReplicaId, str] = {}
         """Replicas whose start waits for memory of their own former self."""
         self.short: dict[ReplicaId, Assignment] = {}
@@ -197,7 +202,8 @@ class _Work:
         a = scene.assignment(replica)
         if a is not None:
             mine = scene.adopted.get(a.replica)
-            if mine is not None and mine.state is ResidencyState.READY and a.seat.host in scene.serving_hosts:
+            ready = mine is not None and mine.state is ResidencyState.READY and mine.incarnation not in self.ending
+            if ready and a.seat.host in scene.serving_hosts:
                 return None
             if self._may_break(a, host) or self._spare_in_the_way(host, residency):
                 return None

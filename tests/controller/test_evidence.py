@@ -7,11 +7,16 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.ids import HostId
-from gridops.controller.core.evidence import margin_ms
+from gridops.controller.core.evidence import ending, margin_ms
+from gridops.controller.core.state import Uncertain
+from gridops.model.action import Drain
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol import outbox as ob
-from tests.controller.fleet import Desk, Fleet, profile
-from tests.controller.test_reconcile import WIDE, held, open_kinds, started
+from gridops.protocol.messages import Outcome
+from tests.controller.fleet import DEFAULT, HOSTS, Desk, Fleet, profile
+from tests.controller.test_reconcile import WIDE, held, open_kinds, slow, started
+
+THREE = f"{HOSTS}  gamma: {{domains: {{rack: up}}, devices: {{cpu0: {{kind: cpu, memory: 3GiB}}}}}}\n"
 
 
 def drain_of_one_of_two(fleet: Fleet) -> tuple[Desk, HostId, HostId]:
@@ -79,4 +84,59 @@ def test_an_end_that_would_not_go_is_not_queued_only_to_be_withdrawn(fleet: Flee
         desk.pass_()
     assert desk.state.hosts[victim].outbox.head.seq == numbers
     assert "who serves instead has to be heard again first" in held(desk)
+    desk.controller.close()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("how", ["granted", "accepted", "ended"])
+@pytest.mark.parametrize("passes", [False, True])
+def test_two_that_were_told_to_go_do_not_vouch_for_each_other(fleet: Fleet, first: int, how: str, passes: bool) -> None:
+    """One of them has its drain, and is still shown as ready, when the one that stays breaks: the other one stays."""
+    fleet.agents["gamma"] = fleet._agent("gamma")
+    fleet.begin(hosts=THREE, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=3)})
+    desk = Desk(fleet)
+    desk.settle(14)
+    assert desk.ready() == ["coder/1", "coder/2", "coder/3"]
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.pass_()
+    assert open_kinds(desk) == ["drain", "drain"]
+    victims = sorted(h for h, b in desk.state.hosts.items() if ob.open_entries(b.outbox))
+    survivor = next(HostId(n) for n in fleet.agents if n not in victims)
+    gone, other = victims[first], victims[1 - first]
+    shown = desk.controller.soft.hosts[gone]
+    slow(desk, "drain")
+    desk.beat(gone)
+    if how != "granted":
+        if how == "ended":
+            fleet.agents[gone].finish("drain")
+        desk.beat(gone)
+        desk.controller.soft.hosts[gone] = shown
+    room = fleet.agents[survivor].room
+    room.residencies = {k: replace(v, state=ResidencyState.FAILED) for k, v in room.residencies.items()}
+    room.bump()
+    desk.beat(survivor)
+    if passes:
+        desk.controller.reconcile(DEFAULT)
+    desk.beat(other)
+    assert drains(desk) == 1
+    assert len(fleet.agents[other].replicas()) == 1
+    desk.controller.close()
+
+
+def test_who_may_have_ended_because_nobody_knows_vouches_for_nobody(fleet: Fleet) -> None:
+    """Until a later word of its host shows how it ended."""
+    desk, victim, _ = drain_of_one_of_two(fleet)
+    slow(desk, "drain")
+    desk.beat(victim)
+    book = desk.state.hosts[victim]
+    (entry,) = ob.open_entries(book.outbox)
+    assert isinstance(entry.body.action, Drain)
+    assert ending(desk.state) == {entry.body.action.incarnation}
+    fleet.agents[victim].finish("drain", Outcome.FAILED, "drain_timeout")
+    desk.beat(victim)
+    assert ending(desk.state) == frozenset(), "it was left alive"
+    of, action = entry.body, entry.body.action
+    group = entry.authority.action_class
+    book.uncertain[entry.digest] = Uncertain(entry.digest, of.seq, 1, DEFAULT, action, group, desk.now)
+    assert ending(desk.state) == {action.incarnation}
     desk.controller.close()

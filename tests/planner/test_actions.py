@@ -253,6 +253,28 @@ def drains(found: tuple[Step, ...]) -> list[str]:
     return [line for line in told(found) if line.startswith("drain")]
 
 
+def test_who_was_told_to_end_vouches_for_nobody_whatever_its_host_reported_last() -> None:
+    fleet = converged(profile("c", 3)).but(profiles=(profile("c", 1),))
+    made = fleet.plan()
+    broken = alter(fleet, "c/1", state(ResidencyState.FAILED))
+    told_to = {r.replica: r.incarnation for seen in broken.snapshot().hosts for r in seen.residencies}
+    for gone, other in (("c/2", "c/3 cat"), ("c/3", "c/2 bee")):
+        ending = frozenset(i for replica, i in told_to.items() if replica == gone and i is not None)
+        assert f"drain {other}: c/1 to be ready" in told(steps(broken, made, ending=ending))
+        assert f"drain {other}" in told(steps(fleet, made, ending=ending)), "the one that stays suffices"
+
+
+def test_what_takes_a_place_counts_only_while_it_was_not_told_to_end() -> None:
+    fleet = drained(converged(profile("c")), "ant")
+    made = fleet.plan()
+    there = running(made.placement[0], made)
+    both = fleet.reporting("bee", residencies=(there,))
+    assert there.incarnation is not None
+    assert told(steps(both, made)) == ["drain c/1 ant"]
+    ending = frozenset({there.incarnation})
+    assert told(steps(both, made, ending=ending)) == ["drain c/1 ant: c/1 to be ready on bee"]
+
+
 def rollout(gib: float, replicas: int = 1, **more: Any) -> tuple[Fleet, Plan]:
     """A fleet that runs the old command, and the plan for the new one, whose weights are there."""
     old = profile("c", replicas, gib=gib, **more)

@@ -16,11 +16,12 @@ from gridops.controller.core.observe import seen
 from gridops.controller.core.rights import Rights
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
-from gridops.model.action import Drain, Unload
+from gridops.controller.core.state import State
+from gridops.model.action import Action, Drain, Unload
 from gridops.model.plan import Terms
 from gridops.model.snapshot import Snapshot
 from gridops.planner.actions import Step, actions
-from gridops.protocol.outbox import action_key
+from gridops.protocol import outbox as ob
 
 MARGIN_MS = 30_000
 """How much longer the word of whoever serves instead must hold: a poll, its answer and the start of the step. Double:
@@ -45,8 +46,23 @@ def steps_of(rights: Rights, soft: Soft, snapshot: Snapshot) -> tuple[Step, ...]
         desired=desired_now(rights.state),
         applied_terms=_acted_by(rights, snapshot),
         retry=frozenset(book.retry),
+        ending=ending(rights.state),
         advice=newest.report.advice if (newest := own.candidate) is not None else None,
     )
+
+
+def ending(state: State) -> frozenset[Digest]:
+    """Processes that were told to end and may have begun to, whatever their hosts reported last.
+
+    A command that was granted may be carried out before its host says a further word, one that is taken back may have
+    been, and what a receipt says has ended may still be shown as ready. None of these vouches for anybody else.
+    """
+    asked: list[Action] = []
+    for book in state.hosts.values():
+        asked += (entry.body.action for entry in ob.open_entries(book.outbox))
+        asked += (known.action for known in book.uncertain.values())
+        asked += (success.action for success in book.successes.values())
+    return frozenset(action.incarnation for action in asked if isinstance(action, Drain | Unload))
 
 
 def proven(rights: Rights, soft: Soft, roster: Roster) -> frozenset[str]:
@@ -56,7 +72,7 @@ def proven(rights: Rights, soft: Soft, roster: Roster) -> frozenset[str]:
     older = tuple(replace(report, observed_ms=report.observed_ms - early) for report in snapshot.hosts)
     steps = steps_of(rights, soft, replace(snapshot, hosts=older))
     ends = (s.action for s in steps if isinstance(s.action, Drain | Unload) and s.waits_for is None)
-    return frozenset(map(action_key, ends))
+    return frozenset(map(ob.action_key, ends))
 
 
 def _acted_by(rights: Rights, snapshot: Snapshot) -> dict[Digest, Terms]:
