@@ -83,9 +83,7 @@ def lived(root: Path, model: Made, nursery: Nursery) -> Lived:
     pair = paired(root / "pair", root / "template", model, nursery)
     made = Lived(root / "controller", root / "agent")
     try:
-        pair.start(CONTROLLER)
-        pair.start(AGENT)
-        pair.until("one replica is ready", lambda: pair.ready() == 1)
+        pair.serve()
         launch = launch_of(pair.state(CONTROLLER))
         for name, pid in list(pair.running.items()):
             os.kill(pid, signal.SIGKILL)

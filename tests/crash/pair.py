@@ -118,6 +118,12 @@ class Pair:
         env = {NAME: self.armed.pop(name, ""), "HOME": str(self.root), "OMP_WAIT_POLICY": "passive"}
         self.running[name] = self.nursery.start(argv, self.fleet, self.root / f"{name}.log", env)
 
+    def serve(self) -> None:
+        """The controller and its first agent begin, and one replica becomes ready."""
+        self.start(CONTROLLER)
+        self.start(AGENT)
+        self.until("one replica is ready", lambda: self.ready() == 1)
+
     def look(self) -> None:
         """Start again what has ended, and note which engines live."""
         for name, pid in list(self.running.items()):

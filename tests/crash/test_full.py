@@ -30,7 +30,7 @@ from gridops_agent.statefolder import keep_roots
 from gridops_agent.status import status
 from tests.agent.site import Site
 from tests.builders.tiny_gguf import Made, write_tiny_gguf
-from tests.crash.pair import AGENT, CONTROLLER, audit, founded, paired
+from tests.crash.pair import AGENT, audit, founded, paired
 from tests.crash.zygote import Nursery
 
 NOTHING = (0, resource.RLIM_INFINITY)
@@ -93,9 +93,7 @@ def test_an_agent_whose_disk_takes_nothing_serves_on_and_begins_nothing(tmp_path
     with Nursery() as nursery:
         pair = paired(tmp_path / "full", tmp_path / "template", model, nursery)
         try:
-            pair.start(CONTROLLER)
-            pair.start(AGENT)
-            pair.until("one replica is ready", lambda: pair.ready() == 1)
+            pair.serve()
             (engine,) = pair.engines()
             agent, config = pair.running[AGENT], read_config(pair.state(AGENT))
             resource.prlimit(agent, resource.RLIMIT_FSIZE, NOTHING)

@@ -24,9 +24,7 @@ def test_a_host_takes_its_next_key_when_people_commit_it_and_its_engine_runs_on(
     with Nursery() as nursery:
         pair = paired(tmp_path / "story", tmp_path / "template", model, nursery)
         try:
-            pair.start(CONTROLLER)
-            pair.start(AGENT)
-            pair.until("one replica is ready", lambda: pair.ready() == 1)
+            pair.serve()
             (engine,) = pair.engines()
             state = pair.state(AGENT)
             argv = (sys.executable, "-m", "gridops_agent", "rekey", "--state", str(state))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence, Set
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -113,38 +114,29 @@ def test_a_run_that_once_failed_holds(line: str, prose: str) -> None:
     assert ran.broken is None, f"{prose}\n{words(ran)}"
 
 
-def test_a_batch_holds_and_meets_what_a_batch_must_meet() -> None:
-    runs = batch(BATCH)
+def all_hold_and_meet(runs: Sequence[Ran], must: Set[str]) -> None:
     broken = [ran for ran in runs if ran.broken is not None]
     assert not broken, words(broken[0])
     seen = {name for ran in runs for name in ran.tally}
-    assert seen >= MET_BY_FLEETS, MET_BY_FLEETS - seen
+    assert seen >= must, must - seen
+
+
+def test_a_batch_holds_and_meets_what_a_batch_must_meet() -> None:
+    all_hold_and_meet(batch(BATCH), MET_BY_FLEETS)
 
 
 def test_a_batch_of_the_talk_meets_what_a_batch_must_meet() -> None:
-    runs = [run(draw_talk(seed)) for seed in range(1, 41)]
-    broken = [ran for ran in runs if ran.broken is not None]
-    assert not broken, words(broken[0])
-    seen = {name for ran in runs for name in ran.tally}
-    assert seen >= MET_BY_TALKS, MET_BY_TALKS - seen
+    all_hold_and_meet([run(draw_talk(seed)) for seed in range(1, 41)], MET_BY_TALKS)
 
 
 def test_a_batch_in_worse_weather_meets_what_a_batch_must_meet() -> None:
     """What hosts refuse (B5, checks 1 to 9), what holds plans back, and what overtakes what."""
-    runs = [run(worse(seed)) for seed in range(5, 35)]
-    broken = [ran for ran in runs if ran.broken is not None]
-    assert not broken, words(broken[0])
-    seen = {name for ran in runs for name in ran.tally}
-    assert seen >= MET_IN_WORSE, MET_IN_WORSE - seen
+    all_hold_and_meet([run(worse(seed)) for seed in range(5, 35)], MET_IN_WORSE)
 
 
 def test_a_batch_of_robbed_fleets_meets_what_a_batch_must_meet() -> None:
     """What hosts refuse for good, or because its number is decided (B5, checks 6 and 10 to 13)."""
-    runs = [run(robbed(seed)) for seed in range(1, 25)]
-    broken = [ran for ran in runs if ran.broken is not None]
-    assert not broken, words(broken[0])
-    seen = {name for ran in runs for name in ran.tally}
-    assert seen >= MET_BY_ROBBED, MET_BY_ROBBED - seen
+    all_hold_and_meet([run(robbed(seed)) for seed in range(1, 25)], MET_BY_ROBBED)
 
 
 ALIKE = (draw(7), draw(8), worse(4), robbed(6), *(draw_talk(seed) for seed in range(1, 7)))
