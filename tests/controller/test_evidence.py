@@ -6,13 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from gridops.base import limits
 from gridops.base.ids import HostId
+from gridops.base.record import to_bytes
 from gridops.controller.core.evidence import ending, margin_ms
 from gridops.controller.core.state import Uncertain
 from gridops.model.action import Drain
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol import outbox as ob
+from gridops.protocol.binding import KIND, bind, open_binding
 from gridops.protocol.messages import Outcome
+from gridops.trust.envelope import seal
+from gridops.trust.tls import fingerprint, self_signed
 from tests.controller.fleet import DEFAULT, HOSTS, Desk, Fleet, profile
 from tests.controller.test_reconcile import WIDE, held, open_kinds, slow, started
 
@@ -139,4 +144,50 @@ def test_who_may_have_ended_because_nobody_knows_vouches_for_nobody(fleet: Fleet
     group = entry.authority.action_class
     book.uncertain[entry.digest] = Uncertain(entry.digest, of.seq, 1, DEFAULT, action, group, desk.now)
     assert ending(desk.state) == {action.incarnation}
+    desk.controller.close()
+
+
+def says(desk: Desk, host: HostId, left_ms: int | None) -> None:
+    """What the host has said of its front: who answers there, for so long from now on; or nothing."""
+    agent, tls = desk.fleet.agents[host], self_signed((f"{host}.example",), 1, 30)
+    agent.certificate, bound = fingerprint(tls.cert_pem), None
+    if left_ms is not None:
+        word = bind(agent.chain.fleet, host, f"https://{host}.example:8443", tls.cert_pem, desk.now)
+        text = seal(KIND, to_bytes(replace(word, not_after_ms=desk.now + left_ms)), agent.signer)
+        bound = open_binding(text, agent.signer.public, fleet=agent.chain.fleet, host=host, now_ms=desk.now)
+    heard = desk.controller.soft.hosts
+    heard[host] = replace(heard[host], binding=bound)
+
+
+LONG = limits.BINDING_MS
+MARGIN = margin_ms(15_000)
+
+
+@pytest.mark.parametrize(
+    ("going_ms", "staying_ms", "goes"),
+    [(LONG, LONG, True), (LONG, None, False), (LONG, MARGIN - 1, False), (LONG, MARGIN, True), (None, None, True)],
+    ids=["both", "only the one that goes", "the other one not for long", "for long enough", "nobody says a word"],
+)
+def test_what_callers_are_led_to_goes_only_for_something_that_they_are_led_to(
+    fleet: Fleet, going_ms: int | None, staying_ms: int | None, goes: bool
+) -> None:
+    """Ready is not reached: a front whose own host does not vouch for it gets no prompt."""
+    desk, victim, survivor = drain_of_one_of_two(fleet)
+    says(desk, victim, going_ms)
+    says(desk, survivor, staying_ms)
+    desk.beat(victim)
+    assert drains(desk) == (1 if goes else 0)
+    says(desk, survivor, LONG)
+    desk.settle()
+    assert len(desk.ready()) == 1
+    desk.controller.close()
+
+
+def test_an_agent_of_before_that_knows_no_such_word_is_no_reason_to_wait(fleet: Fleet) -> None:
+    desk, victim, survivor = drain_of_one_of_two(fleet)
+    fleet.agents[survivor].room.abilities = ("catalog", "evict", "proof")
+    desk.beat(survivor)
+    says(desk, victim, LONG)
+    desk.beat(victim)
+    assert drains(desk) == 1
     desk.controller.close()

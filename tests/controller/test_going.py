@@ -47,6 +47,14 @@ def test_transfers_are_counted_by_host_and_by_artifact() -> None:
     assert counts.artifacts[artifact(build.load(1))] == 1
 
 
+def test_the_same_files_under_other_names_are_the_same_artifact() -> None:
+    load = build.load(1)
+    renamed = tuple(replace(f, path=f"other/{f.path}") for f in load.artifact.files)
+    twin = replace(load, artifact=replace(load.artifact, files=tuple(reversed(renamed))))
+    assert going(entry(1)).beside(twin, repair=False).artifacts[artifact(twin)] == 1
+    assert artifact(build.load(2)) != artifact(load)
+
+
 def test_another_scope_is_counted_by_host_and_not_in_the_scope() -> None:
     first = entry(1)
     made = Going(ScopeName("elsewhere"), lambda host: True)

@@ -22,6 +22,7 @@ from gridops.model.plan import Terms
 from gridops.model.snapshot import Snapshot
 from gridops.planner.actions import Step, actions
 from gridops.protocol import outbox as ob
+from gridops.protocol.messages import Ability
 
 MARGIN_MS = 30_000
 """How much longer the word of whoever serves instead must hold: a poll, its answer and the start of the step. Double:
@@ -34,8 +35,9 @@ def margin_ms(stale_after_ms: int) -> int:
     return min(MARGIN_MS, stale_after_ms // 3)
 
 
-def steps_of(rights: Rights, soft: Soft, snapshot: Snapshot) -> tuple[Step, ...]:
-    """All that remains to be done, in order. Nothing without a target."""
+def steps_of(rights: Rights, soft: Soft, snapshot: Snapshot, idle: frozenset[Digest] = frozenset()) -> tuple[Step, ...]:
+    """All that remains to be done, in order. Nothing without a target. `idle` are processes that nobody is led to: they
+    vouch for nobody."""
     book, own = rights.book, soft.scope(rights.scope)
     if book.target is None:
         return ()
@@ -46,7 +48,7 @@ def steps_of(rights: Rights, soft: Soft, snapshot: Snapshot) -> tuple[Step, ...]
         desired=desired_now(rights.state),
         applied_terms=_acted_by(rights, snapshot),
         retry=frozenset(book.retry),
-        ending=ending(rights.state),
+        ending=ending(rights.state) | idle,
         advice=newest.report.advice if (newest := own.candidate) is not None else None,
     )
 
@@ -66,13 +68,26 @@ def ending(state: State) -> frozenset[Digest]:
 
 
 def proven(rights: Rights, soft: Soft, roster: Roster) -> frozenset[str]:
-    """Ends that may begin (`outbox.action_key`) even if nobody says a further word for `margin_ms`."""
+    """Ends that may begin (`outbox.action_key`) even if nobody says a further word for `margin_ms`.
+
+    Ready is not reached: where callers are led to fronts by the word of their hosts, whoever serves instead needs one.
+    """
     early = margin_ms(roster.desired.planning.heartbeat.stale_after_ms)
     snapshot = seen(soft, roster, rights.scope, rights.now_ms)
     older = tuple(replace(report, observed_ms=report.observed_ms - early) for report in snapshot.hosts)
-    steps = steps_of(rights, soft, replace(snapshot, hosts=older))
+    ahead = replace(snapshot, hosts=older)
+    steps = steps_of(rights, soft, ahead, unled(soft, ahead, rights.now_ms + early))
     ends = (s.action for s in steps if isinstance(s.action, Drain | Unload) and s.waits_for is None)
     return frozenset(map(ob.action_key, ends))
+
+
+def unled(soft: Soft, snapshot: Snapshot, until_ms: int) -> frozenset[Digest]:
+    """What runs on hosts that could vouch for their fronts and have said no word that holds until then. Where no host
+    has said one, callers are led nowhere by such words and all are reached alike."""
+    bound = {report.host: soft.hosts[report.host].binding for report in snapshot.hosts}
+    led = {host for host, word in bound.items() if word is not None and word.holds(until_ms)}
+    silent = [r for r in snapshot.hosts if r.host not in led and r.can(Ability.BINDING.value)] if led else []
+    return frozenset(x.incarnation for report in silent for x in report.residencies if x.incarnation is not None)
 
 
 def _acted_by(rights: Rights, snapshot: Snapshot) -> dict[Digest, Terms]:

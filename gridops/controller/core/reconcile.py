@@ -266,7 +266,7 @@ def _not_now(turn: Pass, step: Step, outbox: Outbox) -> str | None:
     if last is not None:
         return f"{what} waits: {last.detail}"
     if isinstance(action, Drain | Unload) and turn.key(action) not in turn.proven:
-        return f"{what} waits: who serves instead has to be heard again first"
+        return f"{what} waits: who serves instead has to be heard again first, or nobody is led there yet"
     return _spaced_out(turn, action, what) or _withdrawn(turn, action, what) or _over_limit(turn, action, what)
 
 
