@@ -143,9 +143,17 @@ def _read(checkout: Checkout, commit: CommitId, base: Base, tight: Tight) -> Fou
         drains=drains,
         roots=roots,
         catalog=catalog_text(tree),
+        catalog_before=_catalog_of(checkout, base.commit) if line is None else None,
         descends=all(checkout.is_ancestor(known, commit) for known in before),
         line=line,
     )
+
+
+def _catalog_of(checkout: Checkout, commit: CommitId | None) -> str | None:
+    """What stood in a commit that may be gone by now."""
+    if commit is None or checkout.resolve(commit) is None:
+        return None
+    return catalog_text(checkout.tree(commit))
 
 
 def _disbelieved(checkout: Checkout, line: Line, tight: Tight) -> Found:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -21,7 +22,7 @@ from gridops.files.git import Checkout
 from gridops.files.objects import FOLDER, Objects
 from gridops.files.survey import survey
 from gridops.trust.commit import Commit, read_commit, signed_by
-from gridops.trust.line import Line, Position, Step, begins_anew, follow, restricted, root_documents
+from gridops.trust.line import Line, Position, Step, begins_anew, catalog_after, follow, restricted, root_documents
 from gridops.trust.root import TRUST, RoleKey, RootChain, genesis
 
 _TREE = re.compile(rb"tree ([0-9a-f]{40}|[0-9a-f]{64})\n")
@@ -100,7 +101,7 @@ def _anew(checkout: Checkout, objects: Objects, tip: CommitId, base: Base) -> Li
     if there is None or there[1] != base.roots:
         what = f"{short} holds other root documents than those in force: rewritten history keeps all of them"
         raise Refusal(codes.TRUST_DOCUMENTS.code, what, subject=tip)
-    began = Position(begin, base.chain, base.roots)
+    began = _holding(objects, Position(begin, base.chain, base.roots))
     at = _followed(objects, began, commits_between(checkout, begin, tip))
     return Line(base.commit, tip, at.signers, at.catalog, anew=version)
 
@@ -156,7 +157,8 @@ def _beginning(
 ) -> tuple[Position, tuple[CommitId, ...]]:
     """Where to start from, and what comes after it."""
     if base.commit is not None:
-        return Position(base.commit, base.chain, base.roots), commits_between(checkout, base.commit, tip)
+        ahead = commits_between(checkout, base.commit, tip)
+        return _holding(objects, Position(base.commit, base.chain, base.roots)), ahead
     most = limits.COMMITS_PER_INTAKE
     ahead = checkout.first_parents(tip, most + 1)
     known: dict[str, tuple[RootChain, tuple[str, ...]] | None] = {}
@@ -177,7 +179,16 @@ def _beginning(
         raise Refusal(codes.TRUST_DOCUMENTS.code, what, subject=tip)
     if began.signed and len(ahead) > most:
         raise _too_many(tip)
-    return began, ahead[ahead.index(began.commit) + 1 :]
+    return _holding(objects, began), ahead[ahead.index(began.commit) + 1 :]
+
+
+def _holding(objects: Objects, at: Position) -> Position:
+    """With the catalog of its own tree: where the journal is gone, nothing else says that it was in force."""
+    with suppress(Refusal):
+        trust = _trust_of(objects, _tree_of(at.commit, _raw(objects, at.commit)))
+        files = _files(objects, trust) if trust is not None else None
+        return replace(at, catalog=catalog_after(at.catalog, at.chain, files))
+    return at  # it was accepted by a program that asked less of it: it says nothing of catalogs
 
 
 def _standing(

@@ -7,7 +7,7 @@ is not restarted in vain.
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,7 +15,9 @@ from gridops.base.clock import Clock
 from gridops.base.errors import BadSetup, ConfigError, GridopsError
 from gridops.controller import intake
 from gridops.controller.clock import MachineClock
-from gridops.controller.core.intend import Found, chain_of
+from gridops.controller.core.intend import Found, chain_of, judge_commit
+from gridops.controller.core.rows import IntentRefused
+from gridops.controller.core.state import State
 from gridops.controller.http import Listen
 from gridops.controller.lineage import Base, known_roots
 from gridops.controller.service import Opening, state_dir
@@ -80,21 +82,31 @@ def listen_on(given: str | None, settings: FleetSettings) -> Listen:
 
 
 def newest_valid(found: Ground, base: Base) -> Found:
-    """The newest commit that validates and follows, looking back from the tip. Raises ConfigError if there is none."""
+    """The newest commit that a controller which knows what was in force would accept, looking back from the tip.
+
+    Raises ConfigError if there is none.
+    """
     branch = found.checkout.resolve(f"refs/heads/{found.source.branch}") or found.checkout.fetched(found.source.branch)
-    first: Found | None = None
+    first: str | None = None
     for back in range(COMMITS_TRIED):
         commit = found.checkout.resolve(f"{branch}~{back}") if branch is not None else None
         if commit is None:
             break
         read = intake.read(found.checkout, commit, base)
-        if read.intent is not None:
+        why = _refused(read, base)
+        if why is None:
             return read
-        if read.line is not None and read.line.refusal is not None and not read.problems:
-            read = replace(read, problems=(str(read.line.refusal),))
-        first = first or read
-    problem = first.problems[0] if first is not None and first.problems else "there is no commit"
+        first = first or why
+    problem = first or "there is no commit"
     raise ConfigError(f"no commit of branch {found.source.branch} validates: {problem}", hints=("gridops validate",))
+
+
+def _refused(read: Found, base: Base) -> str | None:
+    """Why it would not be accepted now; None: it would be."""
+    judged = judge_commit(State(roots=list(base.roots)), base.chain, read)
+    if judged.chain is not None:
+        return None
+    return next((p for row in judged.rows if isinstance(row, IntentRefused) for p in row.problems), read.subject)
 
 
 def _settings(checkout: Checkout, local: intake.Source) -> FleetSettings:

@@ -62,7 +62,8 @@ class Auditor:
         self._voided: set[tuple[HostId, int]] = set()
         self.done: set[Digest] = set()
         """Commands that were carried out."""
-        self._drained: set[Digest] = set()
+        self._drained: dict[Digest, set[Digest]] = {}
+        """Who was told to go, by which commands: one that was taken back in time, or refused, told nobody."""
         self.gone = Gone(trace)
         self._kinds = _READ | (_OF_LOSSES if options.lose_every_ms else set())
         self._kinds |= {"outbox_set"} if options.usurper_ppm else set()
@@ -180,7 +181,7 @@ class Auditor:
         if isinstance(action, Drain | Unload):
             if action.incarnation not in self._drained:  # from then on it serves nobody, and goes
                 self._leaves(action, now_ms)
-            self._drained.add(action.incarnation)
+            self._drained.setdefault(action.incarnation, set()).add(digest)
         elif isinstance(action, Warm):
             self._fits(action.host)
 
@@ -243,10 +244,22 @@ class Auditor:
         host = self._hosts[receipt.host]
         if not receipt.final:
             return
-        self._open.pop(receipt.body, None)
+        body = self._open.pop(receipt.body, None)
+        if body is not None and receipt.outcome in (Outcome.VOIDED, Outcome.REFUSED):
+            self._stays(body, receipt.body)
         kept = host.ledger.kept.receipts.kept
         if receipt.body not in host.said and all(k.body != receipt.body for k in kept if k.final):
             raise Broken("S6", f"command {receipt.seq} of {receipt.host} is over, and its host never said so")
+
+    def _stays(self, body: Body, digest: Digest) -> None:
+        """A command to go was taken back in time, or refused: whoever was meant serves on."""
+        action = body.action
+        if not isinstance(action, Drain | Unload) or action.incarnation not in self._drained:
+            return
+        self._drained[action.incarnation].discard(digest)
+        if not self._drained[action.incarnation]:
+            del self._drained[action.incarnation]
+            self._disruptions[self._options.scope_of(action.profile)].stays(action.incarnation)
 
     def _saw(self, receipt: Receipt) -> None:
         """What a batch of runs must have met at all."""

@@ -22,6 +22,10 @@ class Disruptions:
         self._most = most
         self._gone: dict[Digest, ProfileName] = {}
 
+    def stays(self, incarnation: Digest) -> None:
+        """It was never told: the command did not come about."""
+        self._gone.pop(incarnation, None)
+
     def takes(self, incarnation: Digest, name: ProfileName, target: Plan, serving: Mapping[ProfileName, int]) -> None:
         """One more is told to go; `serving` counts who still serves without it. Raises Broken."""
         if not self._most:

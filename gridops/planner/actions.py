@@ -27,6 +27,8 @@ from gridops.planner.authority import errand
 from gridops.planner.scene import Scene, set_scene
 from gridops.planner.turns import Turns
 
+ON_THEIR_WAY = (ResidencyState.DRAINING, ResidencyState.FAILED)
+"""What leaves next gives its room back: whoever still serves is not stopped for that room meanwhile."""
 NO_TERMS: Mapping[Digest, Terms] = MappingProxyType({})
 
 
@@ -94,7 +96,7 @@ class _Work:
         self.serving = {replica: found - ending for replica, found in scene.serving().items()}
         """Incarnations that serve and were not told to end, by the replica they serve as."""
         self.blocked: dict[ReplicaId, str] = {}
-        """Replicas whose start waits for memory of their own former self."""
+        """Replicas whose start waits for memory of their own former self, and of nobody who is on the way out."""
         self.short: dict[ReplicaId, Assignment] = {}
         """Replicas whose start waits for memory of anybody, the most important first."""
         self._fetching: set[tuple[HostId, Digest]] = set()
@@ -125,7 +127,7 @@ class _Work:
             return
         if self.scene.kept_for_its_owner(host, residency):
             return
-        if residency.state in (ResidencyState.DRAINING, ResidencyState.FAILED):
+        if residency.state in ON_THEIR_WAY:
             if residency.state is ResidencyState.FAILED and self._wanted_failure(host, residency):
                 return
             busy = f"{counted(residency.in_flight, 'request')} in flight" if residency.in_flight else None
@@ -169,7 +171,8 @@ class _Work:
             self.scene.reserve(a)
         else:
             self.short[a.replica] = a
-            if all(self._own_or_stuck(r, a) for r in self.scene.leaving(a.seat.host)):
+            leaving = self.scene.leaving(a.seat.host)
+            if all(self._own_or_stuck(r, a) and r.state not in ON_THEIR_WAY for r in leaving):
                 self.blocked[a.replica] = waits
         return waits
 
@@ -232,9 +235,8 @@ class _Work:
         waiting = {replica: a for replica, a in self.short.items() if a.seat.host == host}
         for r in self.scene.leaving(host):
             assert r.replica is not None, "only those with a name leave"
-            on_its_way = r.state in (ResidencyState.DRAINING, ResidencyState.FAILED)
             if r.state is not ResidencyState.UNKNOWN and (
-                on_its_way or self.scene.now_called(r.replica) not in waiting
+                r.state in ON_THEIR_WAY or self.scene.now_called(r.replica) not in waiting
             ):
                 return None
         return next((replica for replica, a in waiting.items() if self._may_dip(a)), None)

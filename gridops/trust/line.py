@@ -36,7 +36,7 @@ class Position:
     signers: tuple[PersonName, ...] = ()
     """Who signed the commits behind it, since the line began; sorted."""
     catalog: KnownCatalog = NONE_KNOWN
-    """The newest catalog that stood in a tree on the way, and held there."""
+    """The newest catalog that stood in a tree on the way, the first one's included, and held there."""
 
     @property
     def signed(self) -> bool:
@@ -83,11 +83,11 @@ def follow(at: Position, step: Step) -> Position:
         entry = signed_by(commit, at.chain, chain)
         _within(commit, entry, step.changed)
         signers = tuple(sorted({*signers, entry.holder}))
-    catalog = _catalog(at.catalog, chain, step.trust)
+    catalog = catalog_after(at.catalog, chain, step.trust)
     return replace(at, commit=commit.id, chain=chain, roots=roots, signers=signers, catalog=catalog)
 
 
-def _catalog(known: KnownCatalog, chain: RootChain, trust: Mapping[str, bytes] | None) -> KnownCatalog:
+def catalog_after(known: KnownCatalog, chain: RootChain, trust: Mapping[str, bytes] | None) -> KnownCatalog:
     """What is known of catalogs after this tree. One that does not hold, or is older, says nothing: the next commit
     may mend it, and whoever judges the last one refuses it there."""
     raw = trust.get(_CATALOG) if trust is not None else None

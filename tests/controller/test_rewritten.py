@@ -14,9 +14,13 @@ from gridops.base.ids import CommitId
 from gridops.controller.rebuild import rebuild
 from gridops.controller.start import ground, opening
 from gridops.trust import amend
+from gridops.trust.release import seal_catalog
 from tests.attacks.desk import JON, SignedDesk
 from tests.builders.commits import unsigned
-from tests.controller.fleet import NOW, FakeClock
+from tests.controller.fleet import NOW, Desk, FakeClock
+from tests.trust import catalogs
+
+CATALOG = "policies/trust/catalog.json"
 
 
 def rewritten(desk: SignedDesk, message: bytes = b"history as it should have been\n") -> CommitId:
@@ -160,6 +164,36 @@ def test_a_line_begins_anew_only_where_commits_are_signed() -> None:
 
     with pytest.raises(Refusal, match="need no signature"):
         amend.beginning_anew(CHAIN, CommitId("a" * 40), NOW)
+
+
+@pytest.mark.parametrize("level", ["signed", "desk"])
+def test_a_lost_journal_takes_no_older_catalog_than_the_one_that_was_in_force(
+    request: pytest.FixtureRequest, level: str
+) -> None:
+    """Whoever may commit, and signs nothing else, could reinstate by it what people ended: a rebuild knows by git."""
+    at: Desk = request.getfixturevalue(level)
+    one, two = (seal_catalog(catalogs.catalog(at.fleet.chain.fleet, version=n), at.fleet.person) for n in (1, 2))
+    commit(at, {CATALOG: one})
+    good = commit(at, {CATALOG: two})
+    assert at.state.accepted.commit == good
+    at.controller.close()
+    commit(at, {CATALOG: one}, look=False)
+    for journal in at.fleet.state.glob("journal*"):
+        journal.unlink()
+    found = ground(at.fleet.path)
+    assert rebuild(found, opening(found, at.fleet.state, FakeClock())).commit == good
+    at.start()
+    assert at.state.accepted.commit == good
+    at.look()
+    assert at.state.accepted.commit == good
+    assert "catalog 1 came, and version 2 is the least that counts here" in "; ".join(at.state.refused.problems)
+
+
+def commit(at: Desk, files: dict[str, str | None], *, look: bool = True) -> str:
+    made = at.writer.push(files, at.mira) if isinstance(at, SignedDesk) else at.fleet.commit(files)
+    if look:
+        at.look()
+    return made
 
 
 def test_a_lost_journal_and_an_older_one_take_a_rewritten_branch_too(signed: SignedDesk, tmp_path: Path) -> None:

@@ -297,6 +297,19 @@ def test_a_change_without_room_breaks_first_where_downtime_is_allowed() -> None:
     assert told(steps(free, made)) == ["warm c/1 ant"]
 
 
+def test_nobody_is_stopped_for_room_that_a_process_on_its_way_out_will_give_back() -> None:
+    """The plan counted on that room: it said of no gap, and an engine that does not end is no reason for one."""
+    fleet, made = rollout(8)
+    (now,) = fleet.snapshot().host(HostId("ant")).residencies  # type: ignore[union-attr]
+    before = replace(now, incarnation=digest("before"), state=ResidencyState.DRAINING, detail="release_stuck")
+    stuck = fleet.reporting("ant", residencies=(now, before))
+    assert told(steps(stuck, made)) == [
+        "warm c/1 ant: memory on gpu0, held by c/1 (draining), c/1 (ready)",
+        "unload c/1 ant",
+        "drain c/1 ant: c/1 to be ready on ant",
+    ]
+
+
 def test_a_target_that_would_break_is_not_carried_out_where_downtime_is_refused() -> None:
     fleet, made = rollout(18)
     terms = tuple(replace(t, downtime=Downtime.NEVER) for t in made.terms)

@@ -48,6 +48,8 @@ class Found:
     """It follows the commit accepted before."""
     catalog: str | None = None
     """The signed catalog as it stands there."""
+    catalog_before: str | None = None
+    """The one of the commit that was in force, where no line was followed: a journal that is gone knows of none."""
     mode_gone: CommitId | None = None
     """The commit that took the mode file away or made it unreadable, where there is none; None where nobody can say."""
     line: Line | None = None
@@ -74,7 +76,7 @@ def judge_commit(state: State, chain: RootChain, found: Found) -> Judged:
         where = "" if _off_line(chain, found) is not None else "policies/trust/root: "
         problems.insert(0, f"{where}{refusal}")
     try:
-        passed = found.line.catalog.text if found.line is not None else None
+        passed = found.line.catalog.text if found.line is not None else found.catalog_before
         texts = found.roots[len(state.roots) :]
         released = in_force(state, chain, texts, found.catalog, passed) if advanced else None
     except Refusal as refusal:

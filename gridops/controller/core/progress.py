@@ -140,16 +140,21 @@ def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Ros
 
 
 def _hopeless(step: Step, rights: Rights, view: tuple[Soft, Roster], outcome: Outcome) -> str | None:
-    """Why a start waits for room that never comes by this plan: nobody may end any of those who hold it. Where the
-    reconciler decides by itself it will be decided, so there it waits."""
+    """Why a start waits for room that never comes by this plan: nobody may end any of those who hold it, beside its
+    own former self, which waits for the start. Where the reconciler decides by itself it will be decided, so there it
+    waits."""
     if not step.room or rights.permitted.automatic:
         return None
     host = step.action.host
     book = rights.state.hosts.get(host)
     if book is None or any(ob.open_entries(book.outbox)):
         return None
-    ends = [s.action for s in outcome.steps if s.action.host == host and isinstance(s.action, Drain | Unload)]
-    refused = [may_end(rights, action, view[0].report(host)) for action in ends]
+    refused = [
+        may_end(rights, s.action, view[0].report(host))
+        for s in outcome.steps
+        if s.action.host == host and isinstance(s.action, Drain | Unload)
+        if s.replica != step.replica or s.waits_for is None
+    ]
     whys = [no.detail for no in refused if no is not None]
     return f"{step.waits_for}; {whys[0]}" if whys and len(whys) == len(refused) else None
 
