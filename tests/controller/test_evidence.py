@@ -18,10 +18,8 @@ from gridops.protocol.binding import KIND, bind, open_binding
 from gridops.protocol.messages import Outcome
 from gridops.trust.envelope import seal
 from gridops.trust.tls import fingerprint, self_signed
-from tests.controller.fleet import DEFAULT, HOSTS, Desk, Fleet, profile
-from tests.controller.test_reconcile import WIDE, held, open_kinds, slow, started
-
-THREE = f"{HOSTS}  gamma: {{domains: {{rack: up}}, devices: {{cpu0: {{kind: cpu, memory: 3GiB}}}}}}\n"
+from tests.controller.fleet import DEFAULT, Desk, Fleet, profile
+from tests.controller.test_reconcile import WIDE, held, open_kinds, slow, started, three
 
 
 def drain_of_one_of_two(fleet: Fleet) -> tuple[Desk, HostId, HostId]:
@@ -97,11 +95,7 @@ def test_an_end_that_would_not_go_is_not_queued_only_to_be_withdrawn(fleet: Flee
 @pytest.mark.parametrize("passes", [False, True])
 def test_two_that_were_told_to_go_do_not_vouch_for_each_other(fleet: Fleet, first: int, how: str, passes: bool) -> None:
     """One of them has its drain, and is still shown as ready, when the one that stays breaks: the other one stays."""
-    fleet.agents["gamma"] = fleet._agent("gamma")
-    fleet.begin(hosts=THREE, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=3)})
-    desk = Desk(fleet)
-    desk.settle(14)
-    assert desk.ready() == ["coder/1", "coder/2", "coder/3"]
+    desk = three(fleet)
     desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
     desk.pass_()
     assert open_kinds(desk) == ["drain", "drain"]

@@ -10,13 +10,14 @@ from gridops.base.ids import ConfigName, DeviceId, Digest, EngineName, HostId, P
 from gridops.base.limits import RESIDENCIES_PER_HOST
 from gridops.controller import views
 from gridops.controller.core.learned import learn_terms
+from gridops.controller.core.rows import BodyVoided
 from gridops.controller.core.state import Attempt, HostBook
 from gridops.model.action import Drain, Load, Operate, Unload, Warm
 from gridops.model.plan import Launch
 from gridops.model.profile import Artifact, ArtifactFile, Restart
 from gridops.model.snapshot import HostState, ResidencyState
 from gridops.protocol import outbox as ob
-from tests.controller.fleet import AUTOMATIC, DEFAULT, POLICIES, SHA, Desk, Fleet, mode, profile
+from tests.controller.fleet import AUTOMATIC, DEFAULT, HOSTS, POLICIES, SHA, Desk, Fleet, mode, profile
 
 WIDE = mode("{mode: automatic, automatic: {allow: [repair, scale_up, scale_down, rollout, rebalance, remove]}}")
 
@@ -26,6 +27,19 @@ def started(fleet: Fleet, **files: str) -> Desk:
     desk = Desk(fleet)
     desk.beat()
     desk.beat()
+    return desk
+
+
+THREE = f"{HOSTS}  gamma: {{domains: {{rack: up}}, devices: {{cpu0: {{kind: cpu, memory: 3GiB}}}}}}\n"
+
+
+def three(fleet: Fleet, **files: str) -> Desk:
+    """A replica on each of three hosts, and everything is done by itself."""
+    fleet.agents["gamma"] = fleet._agent("gamma")
+    fleet.begin(hosts=THREE, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=3), **files})
+    desk = Desk(fleet)
+    desk.settle(14)
+    assert desk.ready() == ["coder/1", "coder/2", "coder/3"]
     return desk
 
 
@@ -254,6 +268,66 @@ def test_a_drain_that_became_unsafe_is_taken_back_with_all_of_its_profile(fleet:
     desk.beat(victim)
     assert [k for _, k, _ in desk.executed() if k == "drain"] == []
     assert "coder" in desk.fleet.agents[victim].replicas().popitem()[0]
+    desk.controller.close()
+
+
+def test_with_one_end_that_is_not_wanted_any_more_all_of_its_profile_are_taken_back(fleet: Fleet) -> None:
+    """What changed for one of them may not be known yet for the others; what is still wanted is decided anew."""
+    desk = three(fleet)
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.pass_()
+    asked = [(h, e.body.seq) for h, b in desk.state.hosts.items() for e in ob.open_entries(b.outbox)]
+    assert len(asked) == 2
+    heard, broken = desk.controller.soft.hosts, asked[0][0]
+    failed = tuple(replace(x, state=ResidencyState.FAILED) for x in heard[broken].report.residencies)
+    heard[broken] = replace(heard[broken], report=replace(heard[broken].report, residencies=failed))
+    desk.controller.reconcile(DEFAULT)
+    entries = {(h, e.body.seq): e for h, b in desk.state.hosts.items() for e in b.outbox.entries}
+    assert [entries[at].wanted.value for at in asked] == ["void", "void"]
+    desk.settle()
+    assert len(desk.ready()) == 1
+    desk.controller.close()
+
+
+def test_nothing_but_a_fetch_begins_beside_a_command_that_this_controller_has_forgotten(fleet: Fleet) -> None:
+    """It may hold memory on any device of its host until its final receipt."""
+    desk = started(fleet)
+    desk.settle()
+    for book in desk.state.hosts.values():
+        book.outbox = replace(book.outbox, unknown=(ob.Unknown(seq=1, body=Digest("sha256:" + "0" * 64)),))
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
+    desk.settle()
+    assert "waits for 1 command there that this controller has forgotten" in held(desk)
+    assert [k for _, k, _ in desk.executed()].count("load") == 2
+    assert desk.ready() == ["coder/1"]
+    for book in desk.state.hosts.values():
+        book.outbox = replace(book.outbox, unknown=())
+    desk.settle()
+    assert desk.ready() == ["coder/1", "coder/2"]
+    desk.controller.close()
+
+
+def test_an_end_that_was_taken_back_blocks_the_next_of_its_profile_until_its_host_says_what_became_of_it(
+    fleet: Fleet,
+) -> None:
+    """However long that takes: it may have been carried out, and its host takes nobody's turn while it is silent."""
+    budgets = POLICIES["policies/budgets.yaml"].replace("concurrent: 4", "concurrent: 1")
+    desk = three(fleet, **{"policies/budgets.yaml": budgets})
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.pass_()
+    (asked,) = [(h, e.body.seq) for h, b in desk.state.hosts.items() for e in ob.open_entries(b.outbox)]
+    gone, seq = asked
+    others = [name for name in fleet.agents if name != gone]
+    desk.controller.commit((BodyVoided(host=gone, seq=seq, why="a person was quick"),), desk.now)
+    desk.clock.pass_by(16_000)
+    for _ in range(3):
+        desk.beat(*others)
+        desk.controller.reconcile(DEFAULT)
+    assert [k for _, k, _ in desk.executed() if k == "drain"] == []
+    assert f"on {gone} was withdrawn and has not answered" in held(desk)
+    desk.beat()
+    desk.settle()
+    assert len(desk.ready()) == 1, "with the answer it goes on"
     desk.controller.close()
 
 

@@ -25,7 +25,7 @@ from gridops.controller.core.precedence import Queue, queue_of
 from gridops.controller.core.rights import No, Rights, may_issue, mends, not_the_last, still_right
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
-from gridops.controller.core.state import State, profile_of
+from gridops.controller.core.state import profile_of
 from gridops.controller.core.uncertain import in_doubt
 from gridops.model.action import Action, DeviceGeneration, Drain, Evict, Load, Operate, Unload, Warm
 from gridops.model.plan import Plan
@@ -362,15 +362,3 @@ def _precondition(turn: Pass, action: Action, outbox: Outbox) -> tuple[DeviceGen
 
 def _destructive(step: Step) -> bool:
     return isinstance(step.action, Drain | Unload)
-
-
-def waiting_on(state: State, profile: ProfileName) -> tuple[HostId, ...]:
-    """Hosts where a withdrawn destructive command of a profile has not answered, for status."""
-    return tuple(
-        host
-        for host, book in sorted(state.hosts.items())
-        for entry in ob.open_entries(book.outbox)
-        if entry.wanted is GrantMode.VOID
-        and isinstance(entry.body.action, Drain | Unload)
-        and entry.body.action.profile == profile
-    )
