@@ -9,8 +9,10 @@ import pytest
 
 from gridops.base import limits
 from gridops.base.codes.placement import CATALOG_UNKNOWN, NOT_IN_CATALOG
+from gridops.base.errors import ConfigError
 from gridops.controller import views
 from gridops.controller.core import issue
+from gridops.controller.statedir import ACCEPTED
 from gridops.model.action import Load, Warm
 from gridops.model.catalog import Catalog, Entry
 from gridops.model.profile import Profile
@@ -227,7 +229,7 @@ def test_a_controller_of_before_that_took_the_commit_reads_its_catalog_now(desk:
 
 
 def test_a_host_that_has_seen_a_newer_catalog_is_an_alarm_until_it_is_in_force_again(desk: Desk) -> None:
-    """Somebody rewound the branch, and the journal is gone: hosts know better than the controller."""
+    """Somebody rewound the branch, and all that the controller knew is gone: hosts know better."""
     desk.settle(2)
     before = desk.fleet.git("rev-parse", "HEAD")
     desk.commit({FILE: signed(desk, entry(desk), version=4)})
@@ -235,6 +237,9 @@ def test_a_host_that_has_seen_a_newer_catalog_is_an_alarm_until_it_is_in_force_a
     desk.settle(2)
     assert "old_catalog:alpha" not in desk.state.alarms
     desk.fleet.git("reset", "-q", "--hard", before)
+    with pytest.raises(ConfigError, match=r"catalog\.json: bad_catalog: it is gone, and version 4 is the least"):
+        desk.rebuild()
+    (desk.fleet.state / ACCEPTED).unlink()  # what was in force, beside the journal
     desk.rebuild()
     assert desk.state.catalog is None
     desk.settle(3)
