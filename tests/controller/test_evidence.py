@@ -69,6 +69,18 @@ def test_who_serves_instead_must_be_good_for_longer_than_an_answer_takes(
     desk.controller.close()
 
 
+def test_a_host_that_comes_back_is_told_no_end_that_was_decided_before_it_fell_silent(fleet: Fleet) -> None:
+    """The next pass decides it anew, by what the host says now."""
+    desk, victim, survivor = drain_of_one_of_two(fleet)
+    desk.clock.pass_by(16_000)
+    desk.beat(survivor)
+    desk.beat(victim)
+    assert drains(desk) == 0
+    desk.settle()
+    assert (drains(desk), len(desk.ready())) == (1, 1)
+    desk.controller.close()
+
+
 def test_an_end_that_would_not_go_is_not_queued_only_to_be_withdrawn(fleet: Fleet) -> None:
     desk = started(fleet, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=2)})
     desk.settle()

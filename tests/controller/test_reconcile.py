@@ -89,6 +89,25 @@ def test_loads_of_the_same_artifact_wait_for_each_other(fleet: Fleet) -> None:
     desk.controller.close()
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_host_fetches_no_more_at_once_than_it_may(fleet: Fleet, most: int) -> None:
+    del fleet.agents["beta"]
+    alone = "\n".join(line for line in HOSTS.splitlines() if "beta" not in line)
+    budgets = POLICIES["policies/budgets.yaml"].replace("per_device: 1", f"per_device: 1, transfers_per_host: {most}")
+    other = profile("spare", sha=f"sha256:{'cd' * 32}")
+    more = {"profiles.d/spare.yaml": other, "policies/budgets.yaml": budgets, "policies/mode.yaml": AUTOMATIC}
+    fleet.begin(hosts=alone, **more)
+    desk = Desk(fleet)
+    slow(desk, "load")
+    desk.settle(4)
+    assert open_kinds(desk) == ["load"] * most
+    assert ("1 transfer to the host is under way" in held(desk)) == (most == 1)
+    finish(desk, "load")
+    desk.settle()
+    assert desk.ready() == ["coder/1", "spare/1"]
+    desk.controller.close()
+
+
 def test_one_command_at_a_time_on_a_device(fleet: Fleet) -> None:
     desk = started(fleet, **{"profiles.d/other.yaml": profile("other", sha="sha256:" + "cd" * 32)})
     for agent in desk.fleet.agents.values():
