@@ -43,14 +43,18 @@ def chain_of(directory: Path) -> RootChain:
         raise Failed(
             f"{first}: this fleet has no root of trust yet", hints=("make one: gridops trust init --person NAME",)
         )
+    numbers = sorted(int(p.stem) for p in folder.glob("*.json") if p.stem.isdigit() and p.stem != "1")
+    at, chain = first, None
     try:
-        chain = genesis(first.read_text("utf-8"))
-        numbers = sorted(int(p.stem) for p in folder.glob("*.json") if p.stem.isdigit() and p.stem != "1")
-        return walk(chain, [(folder / f"{n}.json").read_text("utf-8") for n in numbers])
+        for at in (first, *(folder / f"{n}.json" for n in numbers)):
+            text = at.read_text("utf-8")
+            chain = walk(chain, (text,)) if chain is not None else genesis(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise Failed(f"{folder}: cannot be read: {error}") from error
+        raise Failed(f"{at}: cannot be read: {error}") from error
     except Refusal as error:
-        raise Refusal(error.code, f"{folder}: {error.message}", evidence=error.evidence, hints=error.hints) from error
+        raise Refusal(error.code, f"{at}: {error.message}", evidence=error.evidence, hints=error.hints) from error
+    assert chain is not None, "the first is always there"
+    return chain
 
 
 def lies_at(path: Path) -> bool:

@@ -7,7 +7,7 @@ from gridops.base.record import to_data
 from gridops.base.units import render_instant
 from gridops.trust.former import Former
 from gridops.trust.former import words as said
-from gridops.trust.found import CAN
+from gridops.trust.found import CAN, CANNOT
 from gridops.trust.keys import parse_key
 from gridops.trust.root import RoleName, RootChain
 
@@ -20,7 +20,7 @@ def words(chain: RootChain) -> list[str]:
     for role in root.roles:
         holders = sorted({entry.holder for entry in role.keys})
         lines.append(f"  {role.name:<10} {role.threshold} of {len(holders)}: {', '.join(holders)}")
-        lines.append(f"             {CAN[role.name]}")
+        lines += [f"             {CAN[role.name]}", f"             {CANNOT[role.name]}"]
         for entry in role.keys:
             if entry.paths is not None:
                 lines.append(f"             {entry.holder}: only {', '.join(entry.paths)}")

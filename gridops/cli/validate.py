@@ -21,6 +21,7 @@ from gridops.files import draw, report
 from gridops.files.diagnose import Problem, has_errors
 from gridops.files.fix import repair
 from gridops.files.load import check
+from gridops.files.roots import root_problems
 from gridops.files.tree import WorkingTree
 
 
@@ -80,7 +81,7 @@ def run(
     began = time.perf_counter()
     problems, files = _fixed(context, wish) if fix else _checked(wish)
     seconds = time.perf_counter() - began
-    shown = tuple(p for p in problems if wish.shows(p))
+    shown = tuple(p for p in (*root_problems(WorkingTree(root)), *problems) if wish.shows(p))
     code = exits.FINDINGS if has_errors(shown) else exits.OK
     _answer(context, shown, files, code, github=github)
     context.say(*draw.summary(shown, files, seconds))

@@ -70,6 +70,14 @@ CAN = {
     RoleName.CHANGE: "signs commits where they must be signed; where not, the accepted branch speaks for intent",
     RoleName.RELEASE: "signs the catalog, which says what may run at all; until there is one any profile may",
     RoleName.APPROVER: "approves plans, invites hosts, freezes and thaws a scope",
-    RoleName.CONTROLLER: "sends commands to hosts inside what was approved or allowed; cannot approve or admit a host",
+    RoleName.CONTROLLER: "sends commands to hosts, inside what was approved or allowed",
 }
 """What each role's key can do, for `gridops trust show`."""
+CANNOT = {
+    RoleName.ROOT: "cannot itself approve, commit or command: it can only name a key for that, in a document all see",
+    RoleName.CHANGE: "cannot approve a plan, say whose keys count, or sign what may run",
+    RoleName.RELEASE: "cannot start or stop anything, approve it, or say whose keys count",
+    RoleName.APPROVER: "cannot change what is wanted, what may run, or whose keys count",
+    RoleName.CONTROLLER: "cannot approve, admit a host, speak for one, or run what a signed catalog does not hold",
+}
+"""And what it cannot. A key in two roles can what either can."""

@@ -149,7 +149,7 @@ def _documents(at: Position, commit: Commit, trust: Mapping[str, bytes] | None) 
         gone = f"root {number} was replaced" if number else f"root {len(roots) + 1} was taken away"
         raise _broken(f"{short}: {gone}; root documents are only ever added")
     try:
-        chain = walk(at.chain, roots[len(known) :])
+        chain = walk(at.chain, roots[len(known) :], added=True)
     except Refusal as refusal:
         raise _broken(f"{short}: {refusal.message}", *refusal.evidence) from refusal
     return roots, chain

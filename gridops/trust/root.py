@@ -195,12 +195,13 @@ def genesis(text: str, fleet: Digest | None = None) -> RootChain:
     return RootChain(found, root, text)
 
 
-def walk(chain: RootChain, texts: Iterable[str]) -> RootChain:
-    """Advance over root documents in order. The document the chain already stands on may be given again."""
+def walk(chain: RootChain, texts: Iterable[str], *, added: bool = False) -> RootChain:
+    """Advance over root documents in order. The document the chain already stands on may be given again, but not where
+    they are `added` to a tree: a copy in the place of the next one would leave that no place, for ever."""
     for count, text in enumerate(texts):
         if count >= limits.ROOTS_IN_CHAIN:
             raise Refusal(codes.ROOT_VERSION.code, f"more than {limits.ROOTS_IN_CHAIN} root documents at once")
-        if text != chain.text:
+        if added or text != chain.text:
             chain = chain.advance(text)
     return chain
 

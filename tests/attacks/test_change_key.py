@@ -107,6 +107,11 @@ def _root_taken_away(desk: SignedDesk) -> None:
     desk.writer.push({f"policies/trust/root/{desk.chain.root.version}.json": None}, JON)
 
 
+def _root_again(desk: SignedDesk) -> None:
+    """Where the next document belongs lies a copy of the newest: people could never add another one."""
+    desk.writer.push({f"policies/trust/root/{desk.chain.root.version + 1}.json": desk.roots[-1]}, JON)
+
+
 def _covering(desk: SignedDesk) -> None:
     """Somebody else's unsigned commit beneath one's own."""
     desk.writer.push({"profiles.d/coder.yaml": profile(replicas=0)}, None)
@@ -128,6 +133,7 @@ ATTACKS: list[tuple[str, Attack, str, bool]] = [
     ("the level switched off", _level_off, "trust_documents", False),
     ("an approver by one's own word", _approver, "trust_documents", False),
     ("a root taken away", _root_taken_away, "trust_documents", False),
+    ("a root in the place of the next one", _root_again, "trust_documents", False),
     ("an unsigned commit covered by a signed one", _covering, "commit_unsigned", False),
     ("a bot changes the mode", _bots({"policies/mode.yaml": AUTOMATIC}), "commit_paths", False),
     ("a bot admits a host", _bots({"fleet.d/keys/evil.yaml": "kind: HostKey\n"}), "commit_paths", False),

@@ -110,6 +110,7 @@ def test_one_command_makes_a_one_person_fleet(founded: Path, call: Call, tmp_pat
     assert PersonSigner.from_openssh((key_folder() / "mira").read_bytes()).public in chain.keys("approver")
     shown = call("-C", founded, "trust", "show")
     assert "approves plans, invites hosts" in shown.out
+    assert shown.out.count("\n             cannot ") == 5, "of each role also what it cannot"
 
 
 def test_every_private_key_is_private_and_none_is_printed(founded: Path, call: Call, tmp_path: Path) -> None:

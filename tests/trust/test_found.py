@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gridops.base.ids import PersonName
-from gridops.trust.found import CAN, YEAR_MS, Founders, first_root
+from gridops.trust.found import CAN, CANNOT, YEAR_MS, Founders, first_root
 from gridops.trust.operator import OperatorRequest, open_operator, seal_operator
 from gridops.trust.root import RoleName, genesis, seal_root
 from tests.trust.people import NOW, machine, person
@@ -49,4 +49,4 @@ def test_the_founder_can_ask_and_the_root_key_is_for_roots_only() -> None:
 
 
 def test_every_role_says_what_its_key_can_do() -> None:
-    assert set(CAN) == set(RoleName)
+    assert set(CAN) == set(CANNOT) == set(RoleName)

@@ -152,7 +152,7 @@ def _chained(chain: RootChain, state: State, roots: tuple[str, ...]) -> RootChai
     if roots[: len(known)] != known:
         at = next((n for n, (a, b) in enumerate(zip(roots, known, strict=False), 1) if a != b), len(roots) + 1)
         raise Refusal(ROOT_VERSION.code, f"root {at} is missing or was replaced; root documents are only ever added")
-    return walk(chain, roots[len(known) :])
+    return walk(chain, roots[len(known) :], added=True)
 
 
 def _roots(state: State, found: Found) -> tuple[r.Row, ...]:
