@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gridops.base.ids import Digest, HostId, ProfileName, ScopeName
+from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId, ScopeName
 from gridops.base.record import digest_of
 from gridops.controller.core import rows as r
 from gridops.controller.core.row_kinds import decode
@@ -236,9 +235,11 @@ class Auditor:
         since_ms = now_ms - self._believed_ms
         if ready[action.incarnation][2] < since_ms:
             return
-        lately = [(body, name) for body, (name, _, at_ms) in ready.items() if at_ms >= since_ms]
-        serving = Counter(name for body, name in lately if body not in self._drained)
-        self._disruptions[scope].takes(action.incarnation, action.profile, target, serving)
+        serving: dict[ProfileName, set[ReplicaId]] = {}
+        for incarnation, (name, _, at_ms) in ready.items():
+            if at_ms >= since_ms and incarnation not in self._drained:
+                serving.setdefault(name, set()).add(self._serving.called[incarnation])
+        self._disruptions[scope].takes(action, target, serving)
 
     def _over(self, receipt: Receipt) -> None:
         host = self._hosts[receipt.host]

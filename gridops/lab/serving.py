@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gridops.base.ids import Digest, HostId, ProfileName
+from gridops.base.ids import Digest, HostId, ProfileName, ReplicaId
 from gridops.lab.gone import Gone
 from gridops.lab.procs import NEVER_MS
 from gridops.model.snapshot import ResidencyState
@@ -31,6 +31,8 @@ class Serving:
         self._now: dict[Digest, tuple[ProfileName, int]] = {}
         self._past: dict[Digest, tuple[ProfileName, int, int]] = {}
         self._where: dict[Digest, HostId] = {}
+        self.called: dict[Digest, ReplicaId] = {}
+        """Which replica each of them serves, or did, as its host calls it."""
 
     def look(self, now_ms: int) -> None:
         """After each step."""
@@ -69,6 +71,6 @@ class Serving:
                     continue
                 held = host.host.held.get(process.body)
                 if held is not None and held.state is ResidencyState.READY:
-                    self._where[process.body] = name
+                    self._where[process.body], self.called[process.body] = name, held.replica
                     _, since_ms, last_ms = self._past.setdefault(process.body, (held.profile, now_ms, self._now_ms))
                     self._now[process.body] = held.profile, since_ms if last_ms == self._now_ms else now_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from gridops.controller import views
 from gridops.controller.core import attempts, given_up
 from gridops.controller.core.parted import parted
 from gridops.controller.core.rights import Rights
+from gridops.model.snapshot import ResidencyState
 from gridops.protocol import outbox as ob
 from gridops.protocol.messages import GrantMode, Outcome
 from tests.controller.fleet import DEFAULT, HOSTS, Desk, Fleet, profile
@@ -169,3 +171,32 @@ def test_an_apply_ends_where_the_seat_of_a_move_is_gone_and_its_source_waits_for
     assert desk.book().under_way is None, "nothing will ever stand there, and the end of the old one waits for it"
     assert desk.book().applies[-1].outcome == "failed"
     assert desk.ready() == ["coder/1"]
+
+
+@pytest.mark.parametrize("part", PARTINGS, ids=lambda part: part.__name__)
+def test_an_apply_ends_where_the_one_that_an_end_waits_for_stood_on_a_host_that_is_gone(
+    desk: Desk, part: Callable[[Desk, HostId], None]
+) -> None:
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2) + "max_per_host: 1\n"})
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    assert desk.ready() == ["coder/1", "coder/2"]
+    stays = next(h for h, a in desk.fleet.agents.items() if a.replicas() == ["coder/1"])
+    desk.commit({"profiles.d/coder.yaml": profile() + "max_per_host: 1\n"})
+    desk.settle(2)
+    room = desk.fleet.agents[stays].room
+    room.residencies = {k: replace(r, state=ResidencyState.WARMING, restarts=1) for k, r in room.residencies.items()}
+    room.bump()
+    desk.beat()
+    desk.apply()
+    desk.settle(3)
+    assert any("coder/1 to be ready" in line for line in desk.controller.soft.scope(DEFAULT).waits)
+    falls_silent(desk, stays)
+    assert desk.book().under_way is not None
+    part(desk, stays)
+    del desk.fleet.agents[stays]
+    desk.settle(2)
+    assert desk.book().under_way is None, "nobody will ever serve there, and the lock keeps people from what would"
+    assert desk.book().applies[-1].outcome == "failed"
+    assert desk.ready() == ["coder/2"]

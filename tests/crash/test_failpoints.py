@@ -47,6 +47,8 @@ SAMPLE = [
     Case(CONTROLLER, "journal.append", 13, "eio"),
     Case(CONTROLLER, "file.rename.accepted.json", 1, "killed"),
     Case(CONTROLLER, "file.write.accepted.json", 2, "kill"),
+    Case(CONTROLLER, "file.rename.accepted.json", 1, "eio"),
+    Case(AGENT, "ledger.commit", 10, "eio"),
     Case(AGENT, "ledger.commit", 2, "kill"),
     Case(AGENT, "ledger.commit", 5, "unknown"),
     Case(AGENT, "ledger.commit", 8, "kill"),

@@ -121,6 +121,8 @@ def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Ros
     if decision.target is not None and parted(rights.state, decision.target.host):
         return _nowhere(decision, apply, decision.target.host)
     rest = [s for s in outcome.steps if _is_of(rights, decision, s.action)]
+    if rest and (gone := _never_comes(rest[0], apply, rights)) is not None:
+        return _nowhere(decision, apply, gone)
     action = rest[0].action if rest else None
     no = may_end(rights, action, view[0].report(action.host)) if isinstance(action, Drain | Unload) else None
     if action is not None and no is not None:
@@ -137,6 +139,16 @@ def _one(decision: Decision, apply: Apply, rights: Rights, view: tuple[Soft, Ros
     if silent is not None:
         return Progress(decision, StepState.WAITING, silent, host)
     return Progress(decision, StepState.DONE, "stopped" if decision.kind is DecisionKind.REMOVE else "ready", host)
+
+
+def _never_comes(step: Step, apply: Apply, rights: Rights) -> HostId | None:
+    """Where the one that an end waits for was to stand, if that is no host of ours any more: nobody ever serves there,
+    and the end would wait for it until the lock is dead."""
+    if not isinstance(step.action, Drain) or step.waits_for is None:
+        return None
+    profile = rights.now_called(step.replica).rpartition("/")[0]
+    seats = (a.seat.host for a in apply.plan.placement if a.profile == profile)
+    return next((host for host in seats if parted(rights.state, host)), None)
 
 
 def _hopeless(step: Step, rights: Rights, view: tuple[Soft, Roster], outcome: Outcome) -> str | None:
