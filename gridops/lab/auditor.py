@@ -63,6 +63,8 @@ class Auditor:
         """Commands that were carried out."""
         self._drained: dict[Digest, set[Digest]] = {}
         """Who was told to go, by which commands: one that was taken back in time, or refused, told nobody."""
+        self._ends: dict[Digest, Drain | Unload] = {}
+        """What each of those commands said. Kept where a journal forgets them: their hosts may still have them."""
         self.gone = Gone(trace)
         self._kinds = _READ | (_OF_LOSSES if options.lose_every_ms else set())
         self._kinds |= {"outbox_set"} if options.usurper_ppm else set()
@@ -132,6 +134,9 @@ class Auditor:
         """A host's own account of its commands is taken over: what was never decided there is nobody's any more, and
         its number may be given again. It follows a command that the host does not have, and so never can be."""
         host, known = outbox.host, {e.digest for e in outbox.entries} | {u.body for u in outbox.unknown}
+        for digest, body in self._open.items():
+            if body.host == host and digest not in known and body.seq > outbox.head.seq:
+                self._stays(digest)
         self._open = {digest: body for digest, body in self._open.items() if body.host != host or digest in known}
         kept = {at: digest for at, digest in self._bodies.items() if at[0] != host or at[1] <= outbox.head.seq}
         self._bodies = kept
@@ -181,6 +186,7 @@ class Auditor:
             if action.incarnation not in self._drained:  # from then on it serves nobody, and goes
                 self._leaves(action, now_ms)
             self._drained.setdefault(action.incarnation, set()).add(digest)
+            self._ends[digest] = action
         elif isinstance(action, Warm):
             self._fits(action.host)
 
@@ -245,17 +251,17 @@ class Auditor:
         host = self._hosts[receipt.host]
         if not receipt.final:
             return
-        body = self._open.pop(receipt.body, None)
-        if body is not None and receipt.outcome in (Outcome.VOIDED, Outcome.REFUSED):
-            self._stays(body, receipt.body)
+        self._open.pop(receipt.body, None)
+        if receipt.outcome in (Outcome.VOIDED, Outcome.REFUSED):
+            self._stays(receipt.body)
         kept = host.ledger.kept.receipts.kept
         if receipt.body not in host.said and all(k.body != receipt.body for k in kept if k.final):
             raise Broken("S6", f"command {receipt.seq} of {receipt.host} is over, and its host never said so")
 
-    def _stays(self, body: Body, digest: Digest) -> None:
-        """A command to go was taken back in time, or refused: whoever was meant serves on."""
-        action = body.action
-        if not isinstance(action, Drain | Unload) or action.incarnation not in self._drained:
+    def _stays(self, digest: Digest) -> None:
+        """If it was a command to go, it was taken back in time, refused, or never came: whoever was meant serves on."""
+        action = self._ends.pop(digest, None)
+        if action is None:
             return
         self._drained[action.incarnation].discard(digest)
         if not self._drained[action.incarnation]:
