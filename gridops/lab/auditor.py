@@ -238,6 +238,8 @@ class Auditor:
         ready = self._serving.lately()
         if authority.action_class is ActionClass.REPAIR or action.incarnation not in ready:
             return
+        if self._drained.get(action.incarnation, set()) - {digest_of(body)}:
+            return  # it was told before, by whoever had the right to: this only ends what went then
         since_ms = now_ms - self._believed_ms
         if ready[action.incarnation][2] < since_ms:
             return

@@ -182,14 +182,13 @@ def test_an_apply_ends_where_the_one_that_an_end_waits_for_stood_on_a_host_that_
     desk.apply()
     desk.settle()
     assert desk.ready() == ["coder/1", "coder/2"]
-    stays = next(h for h, a in desk.fleet.agents.items() if a.replicas() == ["coder/1"])
+    stays = next(h for h, a in desk.fleet.agents.items() if list(a.replicas()) == ["coder/1"])
     desk.commit({"profiles.d/coder.yaml": profile() + "max_per_host: 1\n"})
     desk.settle(2)
+    desk.apply()
     room = desk.fleet.agents[stays].room
     room.residencies = {k: replace(r, state=ResidencyState.WARMING, restarts=1) for k, r in room.residencies.items()}
-    room.bump()
-    desk.beat()
-    desk.apply()
+    desk.beat(stays)
     desk.settle(3)
     assert any("coder/1 to be ready" in line for line in desk.controller.soft.scope(DEFAULT).waits)
     falls_silent(desk, stays)

@@ -233,7 +233,7 @@ def test_a_host_that_slept_through_many_roots_walks_them_in_order_so_many_at_a_t
 
 
 def test_a_copy_of_the_newest_root_does_not_take_the_place_of_the_next_one(desk: Desk) -> None:
-    """Whoever may push could otherwise keep people from ever adding another one: none is replaced, and none is moved."""
+    """Whoever may push could otherwise keep people from ever adding another one: none is replaced or moved."""
     desk.settle(2)
     desk.commit({"policies/trust/root/2.json": desk.fleet.root_text})
     assert desk.state.refused is not None
