@@ -111,12 +111,19 @@ def patience(view: View, host: Host) -> int:
 
 
 def stood(view: View, host: HostId) -> Sequence[Assignment]:
-    """Who stands there by the parent, or was found to run there: by the names of today."""
+    """Who stands there by the parent, or was found to run there, also one that the parent has elsewhere and that this
+    plan lets stay where it runs: by the names of today."""
     new_names = {old: new for new, old in view.names.items()}
     before = [replace(a, profile=new_names.get(a.profile, a.profile)) for a in view.stood.get(host, ())]
     known = {a.replica for a in view.before.values()}
     found = [a for a in view.on.get(host, ()) if a.replica not in view.fresh and view.former(a) is None]
-    return [*before, *(a for a in found if a.replica not in known)]
+    back = [a for a in view.on.get(host, ()) if _elsewhere(view, a, host) and runs(view, a.replica, host)]
+    return [*before, *(a for a in found if a.replica not in known), *back]
+
+
+def _elsewhere(view: View, a: Assignment, host: HostId) -> bool:
+    former = view.former(a)
+    return former is not None and former.seat.host != host
 
 
 def leaving(view: View, host: HostId) -> list[Residency]:

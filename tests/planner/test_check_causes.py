@@ -11,12 +11,13 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.ids import HostId, ProfileName, ReplicaId
-from gridops.model.fleet import Runtime
+from gridops.model.fleet import HostKey, Runtime
 from gridops.model.forecast import Watermark
 from gridops.model.plan import Cause, CauseKind, Decision, DecisionKind, Plan
 from gridops.model.profile import Colocation, PlacementRules
 from gridops.model.snapshot import ResidencyState
 from gridops.planner import authority, check_causes, check_places, constants, standing
+from gridops.planner.check import check
 from gridops.planner.check_causes import causes
 from gridops.planner.check_gains import displaced, gainers
 from gridops.planner.check_leaves import leaves
@@ -24,7 +25,7 @@ from gridops.planner.check_view import View
 from tests.planner.contest import HIGH, LOW
 from tests.planner.contest import standing as crowd
 from tests.planner.contest import wants as also
-from tests.planner.fleet import Fleet, config, decisions, host, profile, seats, with_external
+from tests.planner.fleet import Fleet, config, decisions, host, profile, running, seats, with_external
 from tests.planner.settled import converged, drained, undeclared
 from tests.planner.test_targets_forecast import entry, expect
 
@@ -259,3 +260,20 @@ def test_a_drained_host_is_no_reason_to_take_somebody_away() -> None:
     assert d.source.host == BEE
     (note,) = reasons_against(told(made, d, Cause(kind=K.DRAIN, detail="fan alarm")), fleet)
     assert "stays until it has another place" in note
+
+
+def test_who_is_found_where_it_still_runs_leaves_no_room_for_the_one_that_was_to_come_there() -> None:
+    """Its host is gone, and another copy of it lives on bee: that counts as standing there for the rule as well."""
+    four = tuple(host(name) for name in ("ant", "bee", "cat", "dog"))
+    fleet = Fleet(hosts=four, profiles=(profile("c", 2, max_per_host=1),))
+    made = fleet.plan()
+    assert seats(made) == {"c/1": "ant", "c/2": "bee"}
+    (first, _) = made.placement
+    stays = running(first, made)
+    now = fleet.applied(made).reporting("bee", residencies=(stays,)).reporting("ant", residencies=())
+    now = now.but(hosts=four[1:], keys=tuple(HostKey(host=h.id, key="k") for h in four[1:]))
+    plan = now.plan()
+    assert seats(plan)["c/1"] == "bee"
+    (moved,) = [d for d in plan.to_do if d.replica == "c/2"]
+    assert (moved.kind, moved.cause.kind) == (DecisionKind.MOVE, K.POLICY)
+    assert check(plan, now.inputs()) == ()
