@@ -22,6 +22,7 @@ from gridops.base.errors import BadSetup, Failed
 from gridops.base.record import Malformed, from_bytes, to_bytes
 from gridops.disk.atomic import failed, sync_directory
 from gridops.disk.failpoint import point
+from gridops.disk.moored import Moored
 from gridops.disk.quarantine import bring_rest, is_set_aside, set_aside
 from gridops.protocol.messages import Receipt
 from gridops_agent.core.state import Host
@@ -68,7 +69,9 @@ class Ledger:
 
     def __init__(self, connection: sqlite3.Connection, damage: Damage | None) -> None:
         self._db = connection
-        self._folder = Path(connection.execute("PRAGMA database_list").fetchone()[2]).parent
+        path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+        self._folder = path.parent
+        self._moored = Moored(path, path.with_name(path.name + "-wal"))
         self._lock = Lock()
         self.damage = damage
         self.writable = True
@@ -255,11 +258,21 @@ class Ledger:
             return
         try:
             with self._lock:
+                self._look_where_it_lies()
                 self._transact(put, gone)
         except sqlite3.Error as error:
             self.writable, self._unsure = False, True
             raise self._unwritable(error) from error
         self.writable = True
+
+    def _look_where_it_lies(self) -> None:
+        adrift = self._moored.adrift()
+        if adrift is not None:
+            self.writable = False
+            raise Unwritable(
+                f"{adrift} was deleted or replaced while this agent writes it: what it promises now would be forgotten",
+                hints=("end the agent, put the file back if you have it, or join again: gridops-agent join TOKEN",),
+            )
 
     def _unwritable(self, error: sqlite3.Error) -> Unwritable:
         hint = f"free some space: df -h {self._folder}; the agent goes on by itself"

@@ -89,6 +89,14 @@ CACHED_ARTIFACTS_PER_HOST = 1_024
 GRANT_VALID_MS = 600_000
 ISSUED_AHEAD_MS = 30_000
 TERM_JUMP = 1_000
+TERM_BY_ONE = TERM_JUMP // 2
+"""So far a rebuilt controller rises on one host's word: every host, however little it has heard, still follows. Double:
+a host that never obeyed a term follows no more; half: a fleet of more than 250 starts waits for half of its hosts."""
+TERM_ABOVE_MOST = TERM_JUMP // 10
+"""So much further than more than half of the hosts said. Ten restarts of a rebuilt controller beside a host that lies
+each time carry it out of reach of hosts that were away all that time. Double: five; half: twenty."""
+TERM_MOST = 1 << 50
+"""No controller starts so often, and there is room above it: what has no next number would end every controller."""
 STALE_SESSION_MS = 300_000
 DECIDED_KEPT = 1_000
 OPEN_BODIES_PER_HOST = 64

@@ -103,9 +103,10 @@ def _word(ready: list[HostId], placed_count: int, wanted: int, mine: Standing) -
     if broken:
         host, residency = broken[0]
         return "Degraded", f"failed on {host}" + (f": {residency.detail}" if residency.detail else "")
-    if len(ready) >= wanted and len(ready) >= placed_count:
-        return "Ready", ""
     moving = [(h, r) for found in mine.values() for h, r in found if r.state is not ResidencyState.READY]
+    going = bool(moving) and not ready and wanted == placed_count == 0
+    if len(ready) >= wanted and len(ready) >= placed_count and not going:
+        return "Ready", ""
     if moving:
         host, residency = moving[0]
         return "Progressing", f"{residency.state.value} on {host}"

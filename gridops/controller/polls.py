@@ -60,7 +60,8 @@ def hear(desk: Controller, beat: Beat) -> Polled:
         raise Refusal(BAD_SCHEMA.code, f"a heartbeat of {heartbeat.host} came as one of {host}")
     receipts = [ingest.Signed(open_receipt(text, key), text) for text in beat.receipts[: limits.RECEIPTS_PER_REQUEST]]
     state, soft, now_ms = desk.state, desk.soft, desk.now()
-    said = ingest.take(state, soft, key.text, ingest.Word(heartbeat, digest, receipts), now_ms)
+    word = ingest.Word(heartbeat, digest, desk.roster, receipts)
+    said = ingest.take(state, soft, key.text, word, now_ms)
     soft.pulses[host] = said.pulse
     if said.refusal is not None:
         raise said.refusal

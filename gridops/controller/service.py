@@ -27,7 +27,7 @@ from gridops.controller.core.evidence import proven
 from gridops.controller.core.intend import Found, chain_of, judge_commit, judge_unread
 from gridops.controller.core.modes import permitted
 from gridops.controller.core.observe import recovering
-from gridops.controller.core.progress import Progress, ended, progress
+from gridops.controller.core.progress import Progress, ended, progress, settled
 from gridops.controller.core.reconcile import Outcome, reconcile
 from gridops.controller.core.rights import Hours, Rights
 from gridops.controller.core.roster import Roster
@@ -271,7 +271,7 @@ class Controller:
         book = self.state.scope(scope)
         if book.applies:
             apply = book.applies[-1]
-            if apply.outcome is None or apply.plan.id not in self.progress:
+            if not settled(book, self.progress.get(apply.plan.id)):
                 rights = self.rights(scope, now_ms)
                 lines = progress(apply, rights, (self.soft, self.roster), outcome)
                 self.progress[apply.plan.id] = lines
@@ -350,8 +350,9 @@ class Controller:
             self.writer.rise(self.state.floor)
         elif self.state.distrust is None:
             said, ours = self.state.floor, self.writer.term.counter
+            who = next((h for h, term in sorted(self.soft.terms.items()) if term.counter == said), "a host")
             reason = (
-                f"a host has obeyed a controller with term {said}, this journal is at {ours}: "
+                f"{who} has obeyed a controller with term {said}, this journal is at {ours}: "
                 "it is older than the fleet; run: gridops controller rebuild"
             )
             self.writer.record((r.Distrusted(reason=reason),), self.now())

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from gridops.base import canon, limits
 from gridops.base.errors import BadSetup, Bug, Busy, DiskFault, Failed, NoRoom
 from gridops.base.ids import Digest
+from gridops.disk.moored import Moored
 from gridops.protocol.messages import Term
 from gridops.store.database import NotWhole, checkpoint, connect, quarantine, refused, transaction
 from gridops.store.errors import StaleWriter, TooLarge
@@ -110,6 +111,7 @@ class Journal:
         self._connection = connection
         self._lock = threading.Lock()
         self._broken: Exception | None = None
+        self._moored = Moored(path, path.with_name(path.name + "-wal"))
 
     @classmethod
     def open(cls, path: Path) -> Journal:
@@ -223,6 +225,14 @@ class Journal:
         if self._broken is not None:
             kind = type(self._broken) if isinstance(self._broken, NoRoom | DiskFault) else Failed
             raise kind(f"nothing more is written to {self.path} since it failed: {self._broken}")
+        adrift = self._moored.adrift()
+        if adrift is not None:
+            gone = f"{adrift} was deleted or replaced while this controller writes it"
+            self._broken = Failed(
+                f"{gone}: what is promised now would be lost at its end",
+                hints=("make it anew, no engine restarts: gridops controller rebuild",),
+            )
+            raise self._broken
         with transaction(self._connection, what) as connection:
             yield connection
 

@@ -298,6 +298,34 @@ def test_the_ledger_of_another_host_is_not_taken_for_ours_and_nothing_of_it_is_t
     assert list(site.state.glob("*damaged*")) == []
 
 
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+async def test_a_ledger_that_was_deleted_or_replaced_takes_no_promise_until_it_is_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """What was written to it would be forgotten when the agent ends, and with it who was started."""
+    monkeypatch.setattr("gridops_agent.effects.LEDGER_RETRY_S", 0.05)
+    file = site.config.ledger.with_name(site.config.ledger.name + suffix)
+    aside = site.config.state / "aside"
+    async with site.agent() as agent:
+        warmed = await command(agent, site, site.warm())
+        await receipt(agent, warmed)
+        before, running = agent.memory.host, site.processes()
+        file.rename(aside)
+        if not suffix:
+            shutil.copyfile(aside, file)  # a copy takes what is written, and it is not what is open
+        with pytest.raises(Unwritable, match=f"{file.name} was deleted or replaced while this agent writes it"):
+            await agent.memory.take(Measured(()))
+        telling = asyncio.ensure_future(hear(agent, site, site.grant(site.body(site.drain(warmed)))))
+        await until(lambda: any(a.startswith("ledger_unwritable") for a in agent.alarms.now()), "an alarm")
+        assert agent.memory.host.commands == before.commands, "nothing was begun"
+        assert site.processes() == running, "what runs goes on"
+        aside.rename(file)
+        await telling
+        await until(lambda: len(agent.memory.host.receipts.kept) == 2, "what was asked meanwhile is done")
+        after = agent.memory.host.receipts
+    assert reopened(site).receipts == after
+
+
 def test_a_missing_ledger_is_no_new_beginning(site: Site) -> None:
     site.config.ledger.unlink()
     with pytest.raises(BadSetup, match="is missing"):

@@ -216,6 +216,30 @@ def test_a_dead_lock_ends_by_itself_and_can_be_broken(desk: Desk) -> None:
     assert desk.book().applies[-1].outcome == "expired"
 
 
+@pytest.mark.parametrize("how", ["unlocked", "expired"])
+def test_what_an_apply_left_under_way_is_told_as_it_goes_on(desk: Desk, how: str) -> None:
+    """Its lock is gone, its plan is in force: nobody reads of a start under way when the replica is ready."""
+    proposed(desk)
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.add("load")
+    desk.apply()
+    desk.settle(1)
+    if how == "unlocked":
+        desk.ask("unlock", scope=DEFAULT, reason="nobody waits for it")
+    else:
+        desk.clock.pass_by(LOCK_IDLE_MS)
+    desk.settle(1)
+    apply = desk.book().applies[-1]
+    assert (apply.outcome is None, desk.ready()) == (False, [])
+    assert [line.state for line in desk.controller.progress[apply.plan.id]] == ["running"]
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.clear()
+        agent.finish("load", Outcome.SUCCEEDED)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    assert [(line.state, line.phase) for line in desk.controller.progress[apply.plan.id]] == [("done", "ready")]
+
+
 def test_the_last_replica_goes_only_with_its_name_typed(desk: Desk) -> None:
     proposed(desk)
     desk.apply()

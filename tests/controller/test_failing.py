@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gridops.controller import views
 from gridops.controller.documents import ModelDoc
-from tests.controller.fleet import AUTOMATIC, Desk
+from gridops.protocol.messages import Outcome
+from tests.controller.fleet import AUTOMATIC, Desk, profile
 
 
 def coder(desk: Desk) -> ModelDoc:
@@ -34,3 +35,26 @@ def test_a_model_that_fails_to_start_more_than_once_is_degraded_until_it_starts(
         agent.room.fails.clear()
     desk.settle(400)
     assert (coder(desk).state, coder(desk).note) == ("Ready", "")
+
+
+def test_the_last_one_on_its_way_out_is_not_called_ready(desk: Desk) -> None:
+    """None is wanted and none is ready: that is no reason to say that all is well while one drains."""
+    for act in (lambda: None, desk.apply):
+        desk.settle(4)
+        act()
+    desk.settle(6)
+    assert coder(desk).state == "Ready"
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=0)})
+    desk.settle(2)
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.add("unload")
+    desk.apply(names=("coder",))
+    desk.settle(4)
+    assert desk.ready() == []
+    assert (coder(desk).want, coder(desk).ready) == (0, 0)
+    assert (coder(desk).state, coder(desk).note.split()[0]) == ("Progressing", "draining")
+    for agent in desk.fleet.agents.values():
+        agent.room.slow.clear()
+        agent.finish("unload", Outcome.SUCCEEDED)
+    desk.settle(6)
+    assert coder(desk).state == "Idle"

@@ -290,3 +290,24 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(path: Path) -> No
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="nowhere"):
         Journal.open(tmp_path / "nowhere" / "journal.sqlite")
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_file_that_is_no_longer_at_its_name_is_written_no_more(path: Path, suffix: str, how: str) -> None:
+    """It would take everything, and lose it when the process ends."""
+    opened = Journal.open(path)
+    term = opened.take_term(1)
+    opened.append(rows(1, 2), term)
+    file = path.with_name(path.name + suffix)
+    if how == "replaced":
+        copy = path.with_name("copy")
+        copy.write_bytes(file.read_bytes())
+        copy.rename(file)
+    else:
+        file.unlink()
+    for write in (lambda: opened.append(rows(3, 1), term), lambda: opened.take_term(1)):
+        with pytest.raises(Failed, match=f"{file.name} was deleted or replaced") as no:
+            write()
+    assert no.value.exit_code == 1
+    opened.close()

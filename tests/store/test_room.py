@@ -21,7 +21,11 @@ def error(name: str) -> sqlite3.Error:
     return made
 
 
-def test_what_is_full_is_said_with_the_folder_the_free_bytes_and_what_to_do(tmp_path: Path) -> None:
+def test_what_is_full_is_said_with_the_folder_the_free_bytes_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda folder: full if Path(folder) == tmp_path else None)
     told = refused(error("SQLITE_FULL"), "write", tmp_path / "journal.sqlite")
     assert isinstance(told, NoRoom)
     assert f"no space left on the file system of {tmp_path}, {free_bytes(tmp_path)} bytes are free" in told.message

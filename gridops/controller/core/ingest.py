@@ -19,7 +19,9 @@ from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, HostId
 from gridops.base.units import counted
 from gridops.controller.core import rows as r
+from gridops.controller.core import terms
 from gridops.controller.core.catalogs import ahead
+from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Heard, Soft
 from gridops.controller.core.state import State
 from gridops.controller.core.uncertain import proofs
@@ -62,6 +64,8 @@ class Word:
     heartbeat: Heartbeat
     digest: Digest
     """Of the heartbeat."""
+    roster: Roster
+    """Whose word counts, when hosts say what they have obeyed."""
     receipts: Sequence[Signed] = ()
 
 
@@ -89,7 +93,7 @@ def take(state: State, soft: Soft, host_key: str, word: Word, now_ms: int) -> Sa
     ready = state.term is not None and ob.ready(outbox, state.term)
     for item in sorted(word.receipts, key=lambda s: s.receipt.rseq) if ready else ():
         outbox = _receipt(state, outbox, item, rows)
-    rows.extend(_terms(state, soft, heartbeat))
+    rows.extend(terms.seen(state, soft, word.roster, heartbeat))
     rows.extend(_catalog(state, heartbeat))
     if not _of_now(state, soft, host_key, heartbeat):
         # It is answered, and its next word will do: until then the host is silent, not lost.
@@ -175,14 +179,6 @@ def _receipt(state: State, outbox: Outbox, item: Signed, rows: list[r.Row]) -> O
         if gap in state.alarms and not settled.alarms:
             rows.append(r.AlarmCleared(key=gap))
     return ob.clear_alarms(settled)
-
-
-def _terms(state: State, soft: Soft, heartbeat: Heartbeat) -> list[r.Row]:
-    term = heartbeat.term
-    if term.epoch != soft.chain.root.controller_epoch or state.term is None:
-        return []
-    known = max(state.floor, state.term.counter)
-    return [r.TermSeen(counter=term.counter)] if term.counter > known else []
 
 
 def _catalog(state: State, heartbeat: Heartbeat) -> tuple[r.Row, ...]:

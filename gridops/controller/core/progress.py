@@ -21,7 +21,7 @@ from gridops.controller.core.reconcile import PATIENCE_MS, Outcome
 from gridops.controller.core.rights import Rights, may_end
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Soft
-from gridops.controller.core.state import Apply, Failure
+from gridops.controller.core.state import Apply, Failure, ScopeBook
 from gridops.model.action import Action, Drain, Unload
 from gridops.model.plan import Decision, DecisionKind
 from gridops.planner.actions import Step
@@ -63,6 +63,16 @@ def progress(apply: Apply, rights: Rights, view: tuple[Soft, Roster], outcome: O
         lost = down.get(rights.now_called(decision.replica))
         found.append(_one(decision, apply, rights, view, outcome) if lost is None else _lost(decision, apply, lost))
     return tuple(found)
+
+
+def settled(book: ScopeBook, lines: tuple[Progress, ...] | None) -> bool:
+    """Nothing more is to be told of the newest apply of a scope. One whose lock went while something was under way is
+    followed as long as its plan is in force: what runs on ends, and nobody is told for ever that it runs."""
+    apply = book.applies[-1]
+    if apply.outcome is None or lines is None:
+        return False
+    open_still = any(line.state in (StepState.RUNNING, StepState.WAITING) for line in lines)
+    return not (open_still and book.target is not None and book.target.id == apply.plan.id)
 
 
 def ended(apply: Apply, rights: Rights, lines: tuple[Progress, ...]) -> r.ApplyEnded | None:

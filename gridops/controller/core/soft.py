@@ -19,7 +19,7 @@ from gridops.model.policy import Automatic, Mode
 from gridops.model.snapshot import HostReport
 from gridops.planner.actions import Step
 from gridops.protocol.binding import Bound
-from gridops.protocol.messages import Heartbeat
+from gridops.protocol.messages import Heartbeat, Term
 from gridops.protocol.pulse import Pulse
 from gridops.trust.root import RootChain
 
@@ -122,6 +122,8 @@ class Soft:
     joined: dict[HostId, int] = field(default_factory=dict)
     """Hosts that a commit admitted while this process ran, and when."""
     pulses: dict[HostId, Pulse] = field(default_factory=dict)
+    terms: dict[HostId, Term] = field(default_factory=dict)
+    """The term that each host said first since this process began or its epoch did (`terms`)."""
     quick: set[HostId] = field(default_factory=set)
     """Hosts that were told to ask again soon: they share one rate (`pace`)."""
     scopes: dict[ScopeName, ScopeSoft] = field(default_factory=dict)
