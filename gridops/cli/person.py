@@ -10,6 +10,8 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gridops.base.codes.trust import GO414
@@ -19,10 +21,26 @@ from gridops.cli.output import Context, Usage
 from gridops.cli.standing import holds_fleet, no_fleet
 from gridops.cli.token import token_at
 from gridops.disk.keyring import read_secret
+from gridops.trust.envelope import kind_of
 from gridops.trust.keys import PassphraseNeeded, PersonSigner, Signer
 from gridops.trust.root import RoleName, RootChain, genesis, walk
 
 ROOTS = Path("policies/trust/root")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What is refused meanwhile is refused because of this file, and names it."""
+    try:
+        yield
+    except Refusal as error:
+        raise Refusal(error.code, f"{path}: {error.message}", evidence=error.evidence, hints=error.hints) from error
+
+
+def kind_at(path: Path, text: str) -> str:
+    """Which kind of signed document a file says that it is. Raises Refusal."""
+    with naming(path):
+        return kind_of(text)
 
 
 def key_folder() -> Path:
@@ -48,11 +66,10 @@ def chain_of(directory: Path) -> RootChain:
     try:
         for at in (first, *(folder / f"{n}.json" for n in numbers)):
             text = at.read_text("utf-8")
-            chain = walk(chain, (text,)) if chain is not None else genesis(text)
+            with naming(at):
+                chain = walk(chain, (text,)) if chain is not None else genesis(text)
     except (OSError, UnicodeDecodeError) as error:
         raise Failed(f"{at}: cannot be read: {error}") from error
-    except Refusal as error:
-        raise Refusal(error.code, f"{at}: {error.message}", evidence=error.evidence, hints=error.hints) from error
     assert chain is not None, "the first is always there"
     return chain
 

@@ -20,7 +20,7 @@ from gridops.base.units import counted
 from gridops.cli.catalog_words import bounds_of, entry_lines, next_lines
 from gridops.cli.client import root_of
 from gridops.cli.output import Context, Usage, context_of, dump_json
-from gridops.cli.person import chain_of, key_folder, lies_at, load_signer
+from gridops.cli.person import chain_of, key_folder, lies_at, load_signer, naming
 from gridops.cli.tables import fitted
 from gridops.cli.trust_change import CATALOG_DRAFT, hand_on
 from gridops.disk.atomic import write_atomic
@@ -105,7 +105,8 @@ def catalog(
 
 def sign(context: Context, chain: RootChain, path: Path, text: str) -> None:
     """Add the signatures that can be added here to a catalog that others may have signed."""
-    draft = read_catalog(chain, text)
+    with naming(path):
+        draft = read_catalog(chain, text)
     signers = [s for s in _at_hand(context, chain) if chain.holder(s.public) not in draft.signed]
     if not signers:
         raise Failed(

@@ -20,7 +20,7 @@ from gridops.base.ids import PersonName, is_name
 from gridops.base.versions import precedes
 from gridops.cli.client import fleet_settings, root_of
 from gridops.cli.output import Context, Usage, context_of, dump_json
-from gridops.cli.person import ROOTS, chain_of, key_folder, keys_at, load_signer
+from gridops.cli.person import ROOTS, chain_of, key_folder, keys_at, kind_at, load_signer, naming
 from gridops.cli.tables import fitted
 from gridops.cli.trust_tls import next_certificate
 from gridops.cli.trust_words import document, words
@@ -30,7 +30,7 @@ from gridops.disk.keyring import create_secret
 from gridops.files.trusted import CATALOG
 from gridops.trust import amend
 from gridops.trust.draft import Draft, read_draft
-from gridops.trust.envelope import countersign, kind_of
+from gridops.trust.envelope import countersign
 from gridops.trust.found import renewed_root
 from gridops.trust.keys import PublicKey, Signer, parse_key
 from gridops.trust.release import KnownCatalog, again
@@ -167,18 +167,22 @@ def sign(
     path = file if file is not None else next((p for p in there if p.exists()), directory / DRAFT)
     try:
         text = path.read_text("utf-8")
-    except OSError as error:
+    except FileNotFoundError as error:
         raise Failed(
             f"{path}: no root document waits here, and no catalog",
             hints=("make one: gridops trust renew, add, revoke, rotate or catalog",),
         ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failed(f"{path}: cannot be read: {error}") from error
     chain = chain_of(directory)
-    if kind_of(text) == "catalog":
+    if kind_at(path, text) == "catalog":
         from gridops.cli import trust_catalog  # it makes roots too, by what stands here
 
         trust_catalog.sign(context, chain, path, text)
         return
-    _signed(context, chain, read_draft(chain, text), "Sign the next root")
+    with naming(path):
+        draft = read_draft(chain, text)
+    _signed(context, chain, draft, "Sign the next root")
 
 
 def begin(ctx: typer.Context) -> tuple[Context, RootChain, int]:

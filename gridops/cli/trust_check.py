@@ -22,7 +22,7 @@ from gridops.cli import exits
 from gridops.cli.client import root_of
 from gridops.cli.doctor import Finding, finding_lines, findings_document
 from gridops.cli.output import Context, context_of, dump_json
-from gridops.cli.person import ROOTS, chain_of, key_folder
+from gridops.cli.person import ROOTS, chain_of, key_folder, kind_at, naming
 from gridops.cli.tables import fitted
 from gridops.cli.trust_catalog import found_by_doctor
 from gridops.cli.trust_catalog import state_of as state_of_catalog
@@ -37,7 +37,7 @@ from gridops.files.load import load
 from gridops.files.tree import WorkingTree
 from gridops.trust import former
 from gridops.trust.draft import read_draft
-from gridops.trust.envelope import Sealed, kind_of, split, verified
+from gridops.trust.envelope import Sealed, split, verified
 from gridops.trust.former import Former
 from gridops.trust.keys import PublicKey, parse_key
 from gridops.trust.release import read_catalog
@@ -90,15 +90,18 @@ def verify(
         _roots(context, chain, directory)
         return exits.OK
     text = _read(file)
-    kind = kind_of(text)
+    kind = kind_at(file, text)
     if kind == "root" and text.strip() != chain.text.strip():
-        draft = read_draft(chain, text)
+        with naming(file):
+            draft = read_draft(chain, text)
         _emit(context, waiting(draft), state_of(draft))
         return exits.OK
-    sealed = split(text, kind=kind)
+    with naming(file):
+        sealed = split(text, kind=kind)
     once = [one for _, one in former.signers(chain, sealed, kind, _ROLES.get(kind, ()))]
     if kind == "catalog":
-        released = read_catalog(chain, text.strip())
+        with naming(file):
+            released = read_catalog(chain, text.strip())
         lines = [*waiting_catalog(released, chain), *(_looking_back(one, sealed) for one in once)]
         _emit(context, lines, state_of_catalog(released) | _once(once, sealed))
         return exits.OK

@@ -38,6 +38,9 @@ from gridops.trust import sshsig
 KeyType = Literal["ed25519", "ssh-ed25519", "sk-ssh-ed25519@openssh.com"]
 WRITTEN = "`ed25519:<64 hex digits>`, `ssh-ed25519 AAAA...` or `sk-ssh-ed25519@openssh.com AAAA...`"
 _HEX = re.compile(r"[0-9a-f]{64}")
+_TYPE = re.compile(r"[a-z][a-z0-9@.-]{0,40}")
+"""How SSH names types of keys."""
+_PRIVATE = "PRIVATE KEY"
 
 
 class PassphraseNeeded(ValueError):
@@ -205,7 +208,12 @@ def namespace(kind: str) -> str:
 
 @lru_cache(maxsize=limits.KEYS_KEPT)
 def parse_key(text: str) -> PublicKey:
-    """A public key from its written form (an OpenSSH line may carry a comment). Raises ValueError with a sentence."""
+    """A public key from its written form (an OpenSSH line may carry a comment). Raises ValueError with a sentence.
+
+    The sentence repeats no more of it than what kind of key it says it is: somebody may have named the wrong file.
+    """
+    if _PRIVATE in text:
+        raise ValueError(f"this is a private key, which stays with its owner: expected the public one, {WRITTEN}")
     words = text.strip().split()
     if len(words) == 1 and words[0].startswith("ed25519:"):
         digits = words[0].removeprefix("ed25519:")
@@ -216,14 +224,17 @@ def parse_key(text: str) -> PublicKey:
         try:
             blob = base64.b64decode(words[1], validate=True)
         except ValueError as error:
-            raise ValueError(f"{text[:80]!r} is not a key: its second word is not base64") from error
+            raise ValueError(f"`{words[0]} ...` is not a key: its second word is not base64") from error
         try:
             key = PublicKey.of_ssh(sshsig.read_blob(blob))
         except ValueError as error:
-            raise ValueError(f"{text[:80]!r} is not a key: {error}") from error
+            raise ValueError(f"`{words[0]} ...` is not a key: {error}") from error
+        if len(text.strip().splitlines()) > 1:
+            raise ValueError("this is more than one line: expected one key")
         if key.text == " ".join(words[:2]):
             return key
-    raise ValueError(f"{text[:80]!r} is not a key: expected {WRITTEN}")
+    named = f"`{words[0]} ...`" if words and _TYPE.fullmatch(words[0]) else "this"
+    raise ValueError(f"{named} is not a key: expected {WRITTEN}")
 
 
 _About: TypeAlias = tuple[KeyType, str | None, bytes, str, bytes, bytes]

@@ -142,7 +142,11 @@ REFUSED: dict[str, tuple[Words, int, str]] = {
     "both at once": (lambda t: ("rotate", "controller", "--stolen", "--finish"), 64, "not both"),
     "an end without a beginning": (lambda t: ("rotate", "controller", "--finish"), 1, "no rotation is under way"),
     "another machine": (lambda t: ("rotate", "controller", "--state", t / "empty"), 1, "not the controller's state"),
-    "a file that is no document": (lambda t: ("verify", t / "jon.pub"), 1, "it is not JSON"),
+    "a file that is no document": (lambda t: ("verify", t / "jon.pub"), 1, "jon.pub: not a signed document"),
+    "nor one to sign": (lambda t: ("sign", t / "jon.pub"), 1, "jon.pub: not a signed document: it is not JSON"),
+    "a root that stands already": (lambda t: ("sign", t / "ops/policies/trust/root/1.json"), 1, "1.json: root 1 cannot"),
+    "a folder to sign": (lambda t: ("sign", t), 1, "cannot be read"),
+    "the private key itself": (lambda t: ("add", "jon", "--key", t / "config/jon"), 1, "this is a private key"),
 }
 
 
@@ -150,6 +154,8 @@ REFUSED: dict[str, tuple[Words, int, str]] = {
 def test_what_cannot_be_changes_nothing_and_says_why(trusted: Trusted, call: Call, tmp_path: Path, name: str) -> None:
     public_of("jon", tmp_path)
     (tmp_path / "machine.pub").write_text("ed25519:" + "ab" * 32)
+    (tmp_path / "config").mkdir(exist_ok=True)
+    (tmp_path / "config/jon").write_bytes(PersonSigner.from_seed(b"j" * 32).to_openssh())
     (tmp_path / "mira.pub").write_text(chain_of(trusted.root).keys(RoleName.APPROVER)[0].text)
     words, code, said = REFUSED[name]
     before = sorted(p.name for p in (trusted.root / "policies/trust").rglob("*"))

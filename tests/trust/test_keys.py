@@ -8,6 +8,8 @@ import pickle
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +74,26 @@ def test_anything_else_is_not_a_key(text: str) -> None:
     with pytest.raises(ValueError, match="is not a key") as caught:
         parse_key(text)
     assert "\x1b" not in str(caught.value)
+
+
+def test_a_private_key_in_the_place_of_a_public_one_is_named_and_not_repeated() -> None:
+    """Somebody forgot the `.pub`: what is said stands in logs and on screens."""
+    form, none = serialization.PrivateFormat, serialization.NoEncryption()
+    key = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
+    for of in (form.PKCS8, form.OpenSSH):
+        text = key.private_bytes(serialization.Encoding.PEM, of, none).decode()
+        with pytest.raises(ValueError, match="this is a private key") as caught:
+            parse_key(text)
+        assert not [line for line in text.splitlines() if line in str(caught.value)]
+    with pytest.raises(ValueError, match="this is not a key") as caught:
+        parse_key("Zm9yZ290dGVuIHNlZWQgb2YgYSBjb250cm9sbGVy")
+    assert "Zm9y" not in str(caught.value)
+
+
+def test_a_file_of_two_keys_is_the_key_of_nobody() -> None:
+    with pytest.raises(ValueError, match="more than one line"):
+        parse_key(f"{MIRA_LINE}\n{MIRA_LINE}\n")
+    assert parse_key(f"{MIRA_LINE}\n") == parse_key(MIRA_LINE)
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
