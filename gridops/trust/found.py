@@ -67,15 +67,15 @@ def renewed_root(chain: RootChain, now_ms: int) -> Root:
 
 CAN = {
     RoleName.ROOT: "decides who holds every other key; use it a few times a year and keep it off this machine",
-    RoleName.CHANGE: "signs commits where they must be signed; where not, the accepted branch speaks for intent",
+    RoleName.CHANGE: "freezes; signs commits where they must be signed (else the accepted branch speaks for intent)",
     RoleName.RELEASE: "signs the catalog, which says what may run at all; until there is one any profile may",
-    RoleName.APPROVER: "approves plans, invites hosts, freezes and thaws a scope",
+    RoleName.APPROVER: "approves, rejects and applies plans; freezes, thaws; invites, writes off; reconciles outcomes",
     RoleName.CONTROLLER: "sends commands to hosts, inside what was approved or allowed",
 }
 """What each role's key can do, for `gridops trust show`."""
 CANNOT = {
     RoleName.ROOT: "cannot itself approve, commit or command: it can only name a key for that, in a document all see",
-    RoleName.CHANGE: "cannot approve a plan, say whose keys count, or sign what may run",
+    RoleName.CHANGE: "cannot approve, reject, thaw or write off, say whose keys count, or sign what may run",
     RoleName.RELEASE: "cannot start or stop anything, approve it, or say whose keys count",
     RoleName.APPROVER: "cannot change what is wanted, what may run, or whose keys count",
     RoleName.CONTROLLER: "cannot approve, admit a host, speak for one, or run what a signed catalog does not hold",

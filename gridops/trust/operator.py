@@ -22,8 +22,9 @@ from gridops.trust.root import RoleName, RootChain
 
 Verb = Literal["apply", "freeze", "thaw", "invite", "write_off", "reject", "unlock", "errand", "reconcile_outcome"]
 _TIGHTENING = frozenset({"freeze", "reject"})
-_APPROVING = frozenset({"errand"})
-"""Requests that are an approval themselves, so that only an approver's key will do."""
+_BY_CHANGE = frozenset({"freeze"})
+"""What a change key may ask for as well, also a bot's that is limited to paths: whoever may push stops a scope anyhow,
+by a stricter mode at the tip. All else loosens, or speaks for on-call, and wants an approver's key."""
 COMPARE = (
     "compare `date -u` here with the time in `gridops status -o json`, and set the clock that is wrong right (NTP)"
 )
@@ -96,7 +97,7 @@ def require_let(texts: Sequence[str], step: Step, chain: RootChain, now_ms: int)
 
 
 def open_operator(text: str | bytes, chain: RootChain, now_ms: int) -> OperatorRequest:
-    """The request, if a person of role approver or change signed it for this fleet, and it is in time."""
+    """The request, if somebody whose role may ask for that signed it for this fleet, and it is in time."""
     return _opened(text, chain, now_ms, 0)[0]
 
 
@@ -122,8 +123,8 @@ def _opened(
     holders = sorted({chain.holder(key) or "" for key in opened.signers})
     if holders != [request.by]:
         raise Refusal(codes.GO414.code, f"a request by {request.by} is signed with the key of {', '.join(holders)}")
-    if request.verb in _APPROVING and not set(opened.signers) & set(chain.keys(RoleName.APPROVER)):
-        needed = f"`{request.verb}` needs an approver key of root {chain.root.version}"
+    if request.verb not in _BY_CHANGE and not set(opened.signers) & set(chain.keys(RoleName.APPROVER)):
+        needed = f"`{request.verb.replace('_', '-')}` needs an approver key of root {chain.root.version}"
         raise Refusal(codes.GO414.code, f"{needed}, and {request.by}'s key has the role change")
     _require_in_time(request, now_ms, carried_ms)
     if request.verb not in _TIGHTENING:

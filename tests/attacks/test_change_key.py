@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.errors import Refusal
-from gridops.base.ids import PersonName
+from gridops.base.ids import HostId, PersonName, PlanId, ScopeName
 from gridops.model.policy import Risk
 from gridops.trust import amend
 from gridops.trust.keys import PersonSigner
@@ -154,6 +154,41 @@ def test_what_a_believed_key_still_cannot_say(staffed: SignedDesk, attack: Attac
     assert not final
     desk.writer.git("update-ref", "refs/heads/main", force)
     _back(desk)
+
+
+ASKED: list[tuple[str, dict[str, object], str, bool]] = [
+    ("thaws what on-call froze", {"verb": "thaw"}, "GO414", False),
+    ("writes a host off", {"verb": "write_off", "host": HostId("alpha"), "reason": "x"}, "GO414", False),
+    ("says how a lost command ended", {"verb": "reconcile_outcome", "outcome": "failed", "reason": "x"}, "GO414", False),
+    ("takes the lock from an apply", {"verb": "unlock", "scope": ScopeName("default"), "reason": "x"}, "GO414", False),
+    ("invites a host", {"verb": "invite", "host": HostId("evil")}, "GO414", False),
+    ("rejects a plan", {"verb": "reject", "plan": PlanId("20270115T0800Z-7f3a2c19")}, "GO414", False),
+]
+
+
+@pytest.mark.parametrize(("asked", "code", "final"), [row[1:] for row in ASKED], ids=[row[0] for row in ASKED])
+@pytest.mark.parametrize(("who", "signer"), [("jon", JON), ("bot", BOT)], ids=["jon", "bot"])
+def test_what_a_change_key_may_not_ask_of_the_controller(
+    staffed: SignedDesk, asked: dict[str, object], code: str, final: bool, who: str, signer: PersonSigner
+) -> None:
+    """On-call froze the scope. Signed requests go past the paths that a bot's commits are limited to."""
+    desk = staffed
+    desk.ask("freeze", reason="smoke")
+    before = desk.said()
+    with pytest.raises(Refusal, match="needs an approver key") as refusal:
+        desk.ask(**asked, by=who, signer=signer)  # type: ignore[arg-type]
+    assert refusal.value.code == code
+    assert desk.said() == before
+    assert not final
+    desk.ask("thaw")
+
+
+def test_a_change_key_may_freeze_as_anybody_who_pushes_may(staffed: SignedDesk) -> None:
+    desk = staffed
+    desk.ask("freeze", reason="smoke", by="bot", signer=BOT)
+    assert desk.state.freezes
+    desk.ask("thaw")
+    assert not desk.state.freezes
 
 
 def test_a_bot_changes_models_and_that_counts(staffed: SignedDesk) -> None:

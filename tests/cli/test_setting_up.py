@@ -109,7 +109,7 @@ def test_one_command_makes_a_one_person_fleet(founded: Path, call: Call, tmp_pat
     assert StateDir(tmp_path / "state").signer().public in chain.keys("controller")
     assert PersonSigner.from_openssh((key_folder() / "mira").read_bytes()).public in chain.keys("approver")
     shown = call("-C", founded, "trust", "show")
-    assert "approves plans, invites hosts" in shown.out
+    assert "approves, rejects and applies plans" in shown.out
     assert shown.out.count("\n             cannot ") == 5, "of each role also what it cannot"
 
 

@@ -193,7 +193,7 @@ class Fleet:
         request = OperatorRequest(
             fleet=self.chain.fleet,
             verb=verb,  # type: ignore[arg-type]
-            by=PersonName("mira"),
+            by=PersonName(fields.pop("by", "mira")),
             nonce=f"nonce-of-a-test-{self._nonce:08}",
             issued_ms=now_ms,
             not_after_ms=now_ms + 300_000,
@@ -204,7 +204,7 @@ class Fleet:
     def approval(
         self, plan: Plan, now_ms: int, *, reads: ReadSet | None = None, names: tuple[str, ...] = (), **fields: Any
     ) -> str:
-        """mira's signed yes to exactly this plan."""
+        """A signed yes to exactly this plan, of mira unless `by` and `signer` say otherwise."""
         approval = Approval(
             fleet=plan.fleet,
             scope=plan.scope,
@@ -212,7 +212,7 @@ class Fleet:
             decisions_tree=fields.pop("tree", tree_of(plan)),
             reads=reads or plan.reads,
             decision=fields.pop("decision", "approve"),
-            approver=PersonName("mira"),
+            approver=PersonName(fields.pop("by", "mira")),
             last_replicas=tuple(ProfileName(n) for n in names),
             issued_ms=now_ms,
             not_after_ms=fields.pop("not_after_ms", now_ms + 600_000),
