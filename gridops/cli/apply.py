@@ -15,8 +15,9 @@ from typing import Annotated, Any
 
 import typer
 
+from gridops.base import limits
 from gridops.base.codes.control import GO422
-from gridops.base.codes.trust import PLAN_EDITED, WRONG_FLEET
+from gridops.base.codes.trust import PLAN_EDITED, WRONG_FLEET, WRONG_KIND
 from gridops.base.errors import Bug, Failed, Refusal, Unreachable
 from gridops.base.ids import Digest, PersonName, ProfileName, short
 from gridops.base.record import from_bytes, from_data
@@ -24,6 +25,7 @@ from gridops.base.units import counted, render_ms
 from gridops.cli import exits
 from gridops.cli.host import As, Controller
 from gridops.cli.output import Context, Usage, context_of, dump_json, dump_line
+from gridops.cli.person import kind_at
 from gridops.cli.planning import place_of, plans_of, read_stored
 from gridops.cli.requests import Desk, desk
 from gridops.model.plan import Plan, ReadSet
@@ -34,7 +36,7 @@ from gridops.trust.approved import tree_of
 from gridops.trust.envelope import open_envelope
 
 APPROVAL_MS = 1_800_000
-"""Life of an approval until the target is set (`policies/approvals.yaml` may make the controller stricter)."""
+"""Life of an approval until the target is set, where the controller says nothing of `policies/approvals.yaml`."""
 POLL_S = 0.3
 PATIENCE_MS = 1_800_000
 _NAME = re.compile(r"(sha256:)?[0-9A-Za-z-]+")
@@ -63,6 +65,8 @@ class Offer:
     needs: tuple[dict[str, Any], ...]
     tree: Digest | None = None
     """The root over its decisions, for a controller that knows of it."""
+    waits_ms: int = APPROVAL_MS
+    """So long an approval of it may wait."""
 
 
 def register(app: typer.Typer) -> None:
@@ -112,6 +116,7 @@ def run(context: Context, at: Desk, wanted: str, asked: Asked) -> int:
     if asked.resume:
         answer = _handed_over(at, offer, resume=True)
         return _follow(context, at, answer, asked)
+    others = tuple(_read(path) for path in asked.approvals)
     names = _typed(context, offer, asked)
     mine = _approve(at, offer, names)
     if asked.approve_only is not None:
@@ -123,7 +128,6 @@ def run(context: Context, at: Desk, wanted: str, asked: Asked) -> int:
             }
         )
         return exits.OK
-    others = tuple(_read(path) for path in asked.approvals)
     answer = _handed_over(at, offer, approvals=(mine, *others), last_replicas=names)
     for note in answer.get("notes", ()):
         context.say(str(note))
@@ -153,7 +157,12 @@ def _offer(at: Desk, wanted: str) -> Offer:
         last_replicas=tuple(document.get("last_replicas", ())),
         needs=tuple(document.get("needs", ())),
         tree=tree_of(plan) if document["binding"].get("decisions_tree") is not None else None,
+        waits_ms=_waits_ms(document.get("approval_ms")),
     )
+
+
+def _waits_ms(told: object) -> int:
+    return min(told, limits.APPROVAL_VALID_MS) if isinstance(told, int) and told > 0 else APPROVAL_MS
 
 
 def _as_reviewed(context: Context, offer: Offer) -> None:
@@ -204,7 +213,7 @@ def _approve(at: Desk, offer: Offer, names: tuple[ProfileName, ...]) -> str:
             approver=PersonName(at.person),
             last_replicas=names,
             issued_ms=now_ms,
-            not_after_ms=now_ms + APPROVAL_MS,
+            not_after_ms=now_ms + offer.waits_ms,
             decisions_tree=offer.tree,
         ),
         at.signer,
@@ -212,12 +221,16 @@ def _approve(at: Desk, offer: Offer, names: tuple[ProfileName, ...]) -> str:
 
 
 def _read(path: Path) -> str:
+    """Another person's approval. Nothing else is handed on: somebody may have named the file of a key."""
+    expected = "expected the file that `--approve-only` wrote"
     try:
-        return path.read_text("utf-8").strip()
+        text = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise Failed(
-            f"{path}: cannot be read: {error}", hints=("expected the file that `--approve-only` wrote",)
-        ) from error
+        raise Failed(f"{path}: cannot be read: {error}", hints=(expected,)) from error
+    kind = kind_at(path, text)
+    if kind != "approval":
+        raise Refusal(WRONG_KIND.code, f"{path}: a signed {kind}, and no approval", hints=(expected,))
+    return text
 
 
 def _follow(context: Context, at: Desk, answer: Any, asked: Asked) -> int:

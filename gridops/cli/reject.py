@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,7 +20,10 @@ def reject_plan(
     who: As = None,
     controller: Controller = None,
 ) -> None:
-    """Say no to a plan that waits for people. The same decisions are not proposed again until something changes them.
+    """Say no to a plan that waits for people: nobody else applies it. The same decisions are not proposed again.
+
+    It ends when the same person applies the plan, when a commit asks for something else, or with that person's key.
+    What `automatic.allow` in policies/mode.yaml names needs no approval, so no rejection stops it.
 
     \b
     Examples:
@@ -33,9 +36,19 @@ def reject_plan(
     answer = desk(context, who, controller).ask("reject", plan=PlanId(name))
     context.emit(
         {
-            "text": lambda: f"Plan {answer['plan']} of {answer['scope']} is rejected; nothing of it is done.",
+            "text": lambda: _told(answer),
             "json": lambda: dump_json({"schema": SCHEMA, **answer}),
         }
+    )
+
+
+def _told(answer: dict[str, Any]) -> str:
+    said = f"Plan {answer['plan']} of {answer['scope']} is rejected"
+    if not answer.get("automatic"):
+        return f"{said}; nothing of it is done."
+    return (
+        f"{said}: no approval carries it.\nWhat automatic.allow names ({', '.join(answer['automatic'])}) needs none "
+        f"and goes on; to stop that too: gridops freeze {answer['scope']} --reason TEXT"
     )
 
 

@@ -361,7 +361,7 @@ class PlanLineDoc:
     headline: str
     created: str
     state: str
-    """waits, in force, applied, replaced."""
+    """waits, in force, applied, rejected, replaced."""
 
 
 @record
@@ -394,6 +394,8 @@ class PlanDoc:
     needs: tuple[NeedDoc, ...]
     last_replicas: tuple[ProfileName, ...] = ()
     apply: ApplyDoc | None = None
+    approval_ms: int | None = None
+    """So long an approval may wait (`expire` in policies/approvals.yaml). None: a controller that asked nobody."""
 
 
 @record

@@ -164,6 +164,7 @@ def plan(view: View, found: Plan, signer: Signer) -> d.PlanDoc:
         needs=_needs(view, found),
         last_replicas=_last(found),
         apply=_apply(view, last) if last is not None else None,
+        approval_ms=view.roster.desired.approvals.expire_ms,
     )
 
 
@@ -364,4 +365,4 @@ def _plan_state(view: View, of: Plan) -> str:
         return "waits"
     if any(of.id in a.names for a in book.applies):
         return "applied"
-    return "replaced"
+    return "rejected" if applying.rejected_by(book, view.soft.chain, of) is not None else "replaced"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from gridops.base.codes import sense as codes
@@ -26,7 +27,7 @@ def judge(found: Gathered, tree: Tree) -> None:
     """Every judgement about policies as a whole."""
     approvals = found.policies.get("Approvals")
     if approvals is not None:
-        _roles(approvals)
+        _roles(approvals, _approvers(found, tree))
         _people(approvals, found, tree)
         _authors(approvals, found, tree)
     budgets = found.policies.get("Budgets")
@@ -35,8 +36,9 @@ def judge(found: Gathered, tree: Tree) -> None:
     _digests(found)
 
 
-def _roles(approvals: Declared) -> None:
-    """Each risk asks roles that exist and that hold enough people."""
+def _roles(approvals: Declared, root: _Approvers) -> None:
+    """Each risk asks roles that exist and that hold enough people: with keys, and as many as the root wants of
+    approvers, where there is a root."""
     roles = approvals.read.get("roles")
     members = _members(roles) if isinstance(roles, Table) else {}
     risks = approvals.read.get("risks")
@@ -54,10 +56,15 @@ def _roles(approvals: Declared) -> None:
             hint = f"did you mean `{close}`?" if close else f"roles: {', '.join(sorted(members)) or 'none'}"
             approvals.reader.error(codes.UNKNOWN_ROLE, node, f"unknown role `{role}`", hint)
         need = risk.get("need")
-        if isinstance(need, int) and need > len(people) and not unknown:
-            names = ", ".join(sorted(people)) or "nobody"
-            message = f"{counted(need, 'approval')} needed, {len(people)} can be given"
-            approvals.reader.error(codes.ROSTER, risk.node("need"), message, f"who may approve: {names}")
+        if not isinstance(need, int) or unknown:
+            continue
+        wanted, able = max(need, root.threshold), people & root.people if root.people else people
+        if wanted > len(able):
+            names = ", ".join(sorted(able)) or "nobody"
+            by = f" by root {root.version}, whatever stands here" if wanted > need else ""
+            message = f"{counted(wanted, 'approval')} needed{by}, {len(able)} can be given"
+            keyless = f"; without an approver key: {', '.join(sorted(people - able))}" if people - able else ""
+            approvals.reader.error(codes.ROSTER, risk.node("need"), message, f"who may approve: {names}{keyless}")
 
 
 def _members(roles: Table) -> dict[str, tuple[str, ...]]:
@@ -66,7 +73,7 @@ def _members(roles: Table) -> dict[str, tuple[str, ...]]:
 
 def _people(approvals: Declared, found: Gathered, tree: Tree) -> None:
     """People of the roles have a key in the newest trust root, where there is one."""
-    known = _root_people(found, tree)
+    known = _approvers(found, tree).people
     roles = approvals.read.get("roles")
     if not known or not isinstance(roles, Table):
         return
@@ -91,13 +98,24 @@ def _authors(approvals: Declared, found: Gathered, tree: Tree) -> None:
         approvals.reader.error(codes.NOT_OFFERED, approvals.read.node("author_may_approve"), message, hint)
 
 
-def _root_people(found: Gathered, tree: Tree) -> set[str]:
-    """Approvers of the newest root document; read for spelling only, so nothing is verified here."""
+@dataclass(frozen=True, slots=True)
+class _Approvers:
+    """What a root document says of its role `approver`. Nobody: there is no root, or none that can be read."""
+
+    people: frozenset[str] = frozenset()
+    threshold: int = 0
+    version: int = 0
+
+
+def _approvers(found: Gathered, tree: Tree) -> _Approvers:
+    """Of the newest root document; nothing is verified here, whoever believes it does that."""
+    root = _newest_root(found, tree)
     try:
-        roles: list[dict[str, Any]] = _newest_root(found, tree)["roles"]
-        return {str(key["holder"]) for role in roles if role["name"] == "approver" for key in role["keys"]}
-    except (KeyError, TypeError):
-        return set()
+        (role,) = (role for role in root["roles"] if role["name"] == "approver")
+        people = frozenset(str(key["holder"]) for key in role["keys"])
+        return _Approvers(people, int(role.get("threshold", 0)), int(root.get("version", 0)))
+    except (KeyError, TypeError, ValueError):
+        return _Approvers()
 
 
 def _newest_root(found: Gathered, tree: Tree) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from gridops.base.codes.trust import BAD_SIGNATURE, GO413, GO414, GO421
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, PersonName, ProfileName, ScopeName, short
 from gridops.base.record import record, to_bytes
-from gridops.base.units import counted, render_instant
+from gridops.base.units import counted, render_instant, render_ms
 from gridops.model.plan import ReadSet
 from gridops.trust import envelope
 from gridops.trust.keys import PublicKey, Signer
@@ -56,6 +56,8 @@ class Binding:
     """Who wrote what shall be done, where that bars them from saying yes to it. Their no counts."""
     tree: Digest | None = None
     """None: nobody has to be shown a single decision."""
+    waits_ms: int = limits.APPROVAL_VALID_MS
+    """So long after it was signed a yes may set a target; its own end may be earlier. A no holds until its own end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,8 @@ def _valid(text: str, chain: RootChain, binding: Binding, now_ms: int) -> _Count
     found = _signed(text, chain)
     _require_bound(found.approval, binding)
     _require_in_time(found.approval, now_ms)
+    if found.approval.decision == "approve":
+        _require_fresh(found.approval, binding.waits_ms, now_ms)
     return found
 
 
@@ -230,6 +234,13 @@ def _require_in_time(approval: Approval, now_ms: int, carried_ms: int = 0) -> No
         raise Refusal(GO413.code, f"{who} was issued in the future, at {render_instant(approval.issued_ms)}")
     if approval.not_after_ms - approval.issued_ms > limits.APPROVAL_VALID_MS:
         raise Refusal(GO413.code, f"{who} is valid for longer than 7 days, which no approval may be")
+
+
+def _require_fresh(approval: Approval, waits_ms: int, now_ms: int) -> None:
+    if now_ms > approval.issued_ms + waits_ms:
+        signed, most = render_instant(approval.issued_ms), render_ms(waits_ms)
+        policy = f"policies/approvals.yaml lets one wait for {most}"
+        raise Refusal(GO413.code, f"the approval by {approval.approver} was signed at {signed}, and {policy}")
 
 
 def _require_eligible(approver: PersonName, eligible: frozenset[PersonName], authors: frozenset[PersonName]) -> None:

@@ -159,7 +159,7 @@ def test_what_a_believed_key_still_cannot_say(staffed: SignedDesk, attack: Attac
 ASKED: list[tuple[str, dict[str, object], str, bool]] = [
     ("thaws what on-call froze", {"verb": "thaw"}, "GO414", False),
     ("writes a host off", {"verb": "write_off", "host": HostId("alpha"), "reason": "x"}, "GO414", False),
-    ("says how a lost command ended", {"verb": "reconcile_outcome", "outcome": "failed", "reason": "x"}, "GO414", False),
+    ("ends a doubt", {"verb": "reconcile_outcome", "outcome": "failed", "reason": "x"}, "GO414", False),
     ("takes the lock from an apply", {"verb": "unlock", "scope": ScopeName("default"), "reason": "x"}, "GO414", False),
     ("invites a host", {"verb": "invite", "host": HostId("evil")}, "GO414", False),
     ("rejects a plan", {"verb": "reject", "plan": PlanId("20270115T0800Z-7f3a2c19")}, "GO414", False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +61,33 @@ def test_it_signs_the_tree_of_the_plan_that_was_shown_whatever_tree_it_is_told(
 def test_a_controller_of_before_is_sent_an_approval_of_before(at: Desk, trusted: Any, controller: Any) -> None:
     """It refuses a field that it does not know."""
     assert signed(at, offered(trusted, controller, real(trusted), tree=None)).decisions_tree is None
+
+
+@pytest.mark.parametrize(
+    ("told", "lasts_ms"), [({}, 1_800_000), ({"approval_ms": 60_000}, 60_000), ({"approval_ms": 10**12}, 604_800_000)]
+)
+def test_an_approval_lasts_as_long_as_the_policy_lets_it_wait(
+    at: Desk, trusted: Any, controller: Any, told: dict[str, int], lasts_ms: int
+) -> None:
+    name = offered(trusted, controller, real(trusted), tree=None)
+    controller.answers[f"/v1/plans/{name}"][1].update(told)
+    approval = signed(at, name)
+    assert approval.not_after_ms - approval.issued_ms == lasts_ms
+
+
+def test_what_is_no_approval_is_named_and_not_handed_on(tmp_path: Path) -> None:
+    """The file of a private key, above all: whatever is handed on is another machine's to keep."""
+    for text, why in (("-----BEGIN OPENSSH PRIVATE KEY-----", "it is not JSON"), (envelope("operator"), "a signed op")):
+        (tmp_path / "jon.json").write_text(text)
+        with pytest.raises(Refusal, match=why) as no:
+            module._read(tmp_path / "jon.json")
+        assert no.value.message.startswith(f"{tmp_path / 'jon.json'}: ")
+    (tmp_path / "jon.json").write_text(envelope("approval"))
+    assert module._read(tmp_path / "jon.json") == envelope("approval")
+
+
+def envelope(kind: str) -> str:
+    return seal(kind, b"{}", PersonSigner.from_seed(b"j" * 32))
 
 
 def test_a_plan_that_is_named_for_other_decisions_is_not_signed(at: Desk, trusted: Any, controller: Any) -> None:

@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[Words, int, str]] = {
     "another machine": (lambda t: ("rotate", "controller", "--state", t / "empty"), 1, "not the controller's state"),
     "a file that is no document": (lambda t: ("verify", t / "jon.pub"), 1, "jon.pub: not a signed document"),
     "nor one to sign": (lambda t: ("sign", t / "jon.pub"), 1, "jon.pub: not a signed document: it is not JSON"),
-    "a root that stands already": (lambda t: ("sign", t / "ops/policies/trust/root/1.json"), 1, "1.json: root 1 cannot"),
+    "a root that stands": (lambda t: ("sign", t / "ops/policies/trust/root/1.json"), 1, "1.json: root 1 cannot"),
     "a folder to sign": (lambda t: ("sign", t), 1, "cannot be read"),
     "the private key itself": (lambda t: ("add", "jon", "--key", t / "config/jon"), 1, "this is a private key"),
 }

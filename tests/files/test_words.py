@@ -127,9 +127,10 @@ def test_a_secret_under_a_field_that_does_not_exist_is_still_reported() -> None:
     assert [p.code for p in found] == ["GO203", "GO130"]
 
 
-def _root(number: int, *people: str) -> dict[str, str]:
+def _root(number: int, *people: str, threshold: int = 1) -> dict[str, str]:
     keys = [{"holder": name, "key": "ssh-ed25519 AAAA"} for name in people]
-    payload = {"roles": [{"name": "root", "keys": []}, {"name": "approver", "keys": keys}]}
+    approver = {"name": "approver", "keys": keys, "threshold": threshold}
+    payload = {"version": number, "roles": [{"name": "root", "keys": []}, approver]}
     envelope = {"payload": base64.b64encode(json.dumps(payload).encode()).decode()}
     return {f"policies/trust/root/{number}.json": json.dumps(envelope)}
 
@@ -142,6 +143,21 @@ def test_people_are_compared_with_the_newest_trust_root() -> None:
     found = problems(files)
     assert [(p.code, p.severity, str(p.place)) for p in found] == [("GO316", "warning", f"{APPROVALS}:3:24")]
     assert found[0].hint == "did you mean `jon`?"
+
+
+NEEDS = ROLES.replace("jonn", "jon") + "risks: {routine: {need: 1, from: [oncall]}}\n"
+
+
+def test_an_approval_that_the_root_lets_nobody_complete_is_an_error() -> None:
+    """`trust demand approver 2`, or a key that left: else on-call learns of it at the plan that cannot be applied."""
+    files = added(APPROVALS, NEEDS)
+    assert problems({**files, **_root(2, "mira", "jon", threshold=2)}) == ()
+    (two,) = [p for p in problems({**files, **_root(2, "mira", "ana", threshold=2)}) if p.code != "GO316"]
+    assert (two.code, two.severity, str(two.place)) == ("GO335", "error", f"{APPROVALS}:4:25")
+    assert two.message == "2 approvals needed by root 2, whatever stands here, 1 can be given"
+    assert two.hint == "who may approve: mira; without an approver key: jon"
+    (none,) = [p for p in problems({**files, **_root(2, "ana")}) if p.code != "GO316"]
+    assert (none.code, none.message) == ("GO335", "1 approval needed, 0 can be given")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"payload": 3}', '{"payload": "e30="}', '{"payload": "!!"}'])

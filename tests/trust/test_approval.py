@@ -132,6 +132,21 @@ def test_a_bad_approval_does_not_spoil_a_good_one(made: Callable[[], str]) -> No
     assert verdict([made(), signed("jon")]).approvers == ("jon",)
 
 
+def test_an_approval_waits_as_long_as_the_policy_lets_it_whatever_end_it_names() -> None:
+    binding = replace(BINDING, waits_ms=60_000)
+    lasting = signed(not_after_ms=NOW + limits.APPROVAL_VALID_MS)
+    how: dict[str, Any] = {"chain": CHAIN, "binding": binding, "need": 1, "eligible": BOTH}
+    assert judge([lasting], now_ms=NOW + 60_000, **how).approvers == ("mira",)
+    with pytest.raises(Refusal) as caught:
+        judge([lasting], now_ms=NOW + 60_001, **how)
+    assert caught.value.code == "GO413"
+    (why,) = caught.value.evidence
+    assert "mira was signed at 2027-01-15T08:00:00Z, and policies/approvals.yaml lets one wait for 60 s" in why
+    no = signed("jon", decision="reject", not_after_ms=NOW + HALF_HOUR)
+    with pytest.raises(Refusal, match="jon rejected these decisions"):
+        judge([no], now_ms=NOW + HALF_HOUR, **how)
+
+
 def test_the_edges_of_time_are_inside() -> None:
     assert verdict([signed()], now_ms=NOW + HALF_HOUR)
     assert refusal([signed()], now_ms=NOW + HALF_HOUR + 1).code == "GO413"

@@ -40,7 +40,7 @@ def test_approvers_are_heard_whatever_they_ask(verb: Verb, who: str) -> None:
 
 @pytest.mark.parametrize("verb", get_args(Verb))
 def test_a_change_key_stops_and_does_nothing_else(verb: Verb) -> None:
-    """lee's commits are believed, as a bot's that merges: neither thaws what on-call froze nor ends what is in doubt."""
+    """lee's commits are believed, as those of a bot: neither thaws what on-call froze nor ends what is in doubt."""
     text = signed("lee", verb=verb)
     if verb == "freeze":
         assert open_operator(text, CHAIN, NOW) == request("lee", verb=verb)

@@ -22,7 +22,8 @@ GO421 = Code(
     "GO421",
     "rejected",
     "A person who may approve this change has rejected it. One valid rejection blocks, whatever others say.",
-    "Talk to the person named; the rejection ends with its own expiry. Other decisions make a new plan.",
+    "Talk to the person named, who takes `plans reject` back by applying the plan; it ends too when a commit asks for "
+    "something else, or when that person leaves the approvers. A signed rejection among approvals ends with its time.",
 )
 BAD_ENVELOPE = Code(
     "bad_envelope",

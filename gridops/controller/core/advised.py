@@ -27,7 +27,7 @@ from gridops.model.policy import ApprovalPolicy
 from gridops.planner.actions import Step
 from gridops.planner.authority import ERRANDS
 from gridops.trust.operator import OperatorRequest
-from gridops.trust.root import RoleName, RootChain
+from gridops.trust.root import RootChain
 
 Said = tuple[r.ErrandApproved, dict[str, Any]]
 
@@ -68,11 +68,8 @@ def approve(state: State, soft: Soft, desired: Desired, asked: Asked, now_ms: in
 
 
 def who_may(chain: RootChain, policy: ApprovalPolicy, action: Action) -> tuple[int, frozenset[PersonName]]:
-    """How many people have to say so, and which: as for an approval, never fewer than the root wants of approvers, and
-    nobody who holds no approver's key, whatever a roster says."""
-    need, people = needs(chain, policy, ERRANDS[line_of(action)][1])
-    approvers = {chain.holder(key) for key in chain.keys(RoleName.APPROVER)}
-    return max(need, chain.threshold(RoleName.APPROVER)), frozenset(p for p in people if p in approvers)
+    """How many people have to say so, and which: as for an approval."""
+    return needs(chain, policy, ERRANDS[line_of(action)][1])
 
 
 def _meant(soft: Soft, request: OperatorRequest) -> tuple[ScopeName, Step]:

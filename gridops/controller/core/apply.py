@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gridops.base import limits
 from gridops.base.codes.control import GO411, GO412, GO416, GO419, GO422, GO423, GO424, GO428, GO429
-from gridops.base.codes.trust import WRONG_FLEET
+from gridops.base.codes.trust import GO421, WRONG_FLEET
 from gridops.base.errors import Busy, Refusal
 from gridops.base.ids import PersonName, PlanId, ProfileName, ScopeName, short
 from gridops.base.units import counted, render_instant, render_ms
@@ -87,6 +87,7 @@ def finish(state: State, chain: RootChain, request: OperatorRequest, question: Q
     reviewed, current = question.reviewed, question.current
     if reviewed.decisions_digest != current.decisions_digest:
         raise _out_of_date(reviewed, current, state.scope(current.scope).target)
+    _not_rejected(state, chain, request, current)
     desired = _desired(state)
     standing = permitted(state, current.scope, now_ms)
     barred = authors(state, desired.approvals, current.scope)
@@ -115,7 +116,8 @@ Electorate = tuple[RootChain, ApprovalPolicy, frozenset[PersonName]]
 def approved(who: Electorate, plan: Plan, approvals: Sequence[str], now_ms: int) -> Verdict:
     """Enough people for every risk that the plan contains. An apply by a person needs at least what policy says."""
     chain, policy, barred = who
-    binding = Binding(plan.fleet, plan.scope, plan.decisions_digest, plan.reads, barred, tree_of(plan))
+    tree, waits_ms = tree_of(plan), policy.expire_ms
+    binding = Binding(plan.fleet, plan.scope, plan.decisions_digest, plan.reads, barred, tree, waits_ms)
     people: dict[PersonName, str] = {}
     typed: set[ProfileName] = set()
     for risk in sorted({d.risk for d in plan.to_do}, key=lambda x: list(Risk).index(x)) or [Risk.ROUTINE]:
@@ -127,12 +129,17 @@ def approved(who: Electorate, plan: Plan, approvals: Sequence[str], now_ms: int)
 
 
 def needs(chain: RootChain, policy: ApprovalPolicy, risk: Risk) -> tuple[int, frozenset[PersonName]]:
-    """How many approvals a risk needs, and by whom. Without a roster for its roles, any approver of the root."""
-    rule = policy.need(risk)
+    """How many approvals a risk needs, and by whom. Without a roster for its roles, any approver of the root.
+
+    As `judge` and every host count them: never fewer than the root wants of approvers, and nobody who holds no
+    approver's key, whatever a roster says.
+    """
+    rule, least = policy.need(risk), max(chain.threshold(RoleName.APPROVER), 1)
+    approvers = frozenset(_holders(chain, RoleName.APPROVER))
     if rule.root:
-        return chain.threshold(RoleName.ROOT), frozenset(_holders(chain, RoleName.ROOT))
+        return max(chain.threshold(RoleName.ROOT), least), approvers & frozenset(_holders(chain, RoleName.ROOT))
     members = frozenset(p for role in rule.roles for p in policy.members(role))
-    return max(rule.need, 1), members or frozenset(_holders(chain, RoleName.APPROVER))
+    return max(rule.need, least), approvers & members if members else approvers
 
 
 def authors(state: State, policy: ApprovalPolicy, scope: ScopeName) -> frozenset[PersonName]:
@@ -193,6 +200,26 @@ def _taken(book: ScopeBook, apply: Apply, now_ms: int) -> Taken:
     return Taken(
         f"locked by {apply.by}, apply {short(apply.plan.decisions_digest)}, {ago} ago",
         hints=("wait for it: gridops status", "if nothing moves it any more: gridops unlock SCOPE --reason TEXT"),
+    )
+
+
+def rejected_by(book: ScopeBook, chain: RootChain, plan: Plan) -> PersonName | None:
+    """Whose no stands against these decisions: until that person applies them, or a commit asks for something else.
+    The no of somebody who is no approver any more has ended."""
+    no = book.rejected.get(plan.decisions_digest)
+    return no if no is not None and no in _holders(chain, RoleName.APPROVER) else None
+
+
+def _not_rejected(state: State, chain: RootChain, request: OperatorRequest, plan: Plan) -> None:
+    """An approver's no blocks, whatever others say."""
+    no = rejected_by(state.scope(plan.scope), chain, plan)
+    if no is None or no == request.by:
+        return
+    raise Refusal(
+        GO421.code,
+        f"{no} rejected these decisions",
+        subject=no,
+        hints=(f"talk to {no}, who alone takes it back: gridops apply {short(plan.decisions_digest)} --as {no}",),
     )
 
 

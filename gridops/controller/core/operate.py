@@ -15,7 +15,7 @@ from gridops.base.ids import HostId, is_name
 from gridops.base.units import render_instant
 from gridops.controller.core import rows as r
 from gridops.controller.core.apply import find, lock_of
-from gridops.controller.core.modes import later
+from gridops.controller.core.modes import later, permitted
 from gridops.controller.core.observe import fresh
 from gridops.controller.core.roster import Roster
 from gridops.controller.core.soft import Heard, Soft
@@ -47,7 +47,7 @@ def carry_out(state: State, soft: Soft, roster: Roster, request: OperatorRequest
         case "write_off":
             return write_off(state, soft, roster, request, now_ms)
         case "reject":
-            return reject(state, request)
+            return reject(state, request, now_ms)
         case "unlock":
             return unlock(state, request, now_ms)
         case "reconcile_outcome":
@@ -122,8 +122,11 @@ def _believe(state: State, host: HostId, heard: Heard) -> Done:
     return Done((r.OutboxSet(outbox=accepted, why=why), *cleared), {"host": host, "accepted": True})
 
 
-def reject(state: State, request: OperatorRequest) -> Done:
-    """Say no to a proposal, or to a pending host."""
+def reject(state: State, request: OperatorRequest, now_ms: int) -> Done:
+    """Say no to a proposal, or to a pending host.
+
+    No approval carries the plan from then on. What `automatic.allow` names needs none, and goes on: the answer says so.
+    """
     if request.host is not None:
         return _reject_host(state, request, request.host)
     plan = find(state, request.plan) if request.plan is not None else None
@@ -133,7 +136,9 @@ def reject(state: State, request: OperatorRequest) -> Done:
     if proposal is None or proposal.plan.decisions_digest != plan.decisions_digest:
         raise Refusal(GO424.code, f"plan {plan.id} does not wait for anybody")
     closed = r.ProposalClosed(scope=plan.scope, plan=proposal.plan.id, why="rejected", by=request.by)
-    return Done((closed,), {"plan": proposal.plan.id, "scope": plan.scope})
+    standing = permitted(state, plan.scope, now_ms)
+    allowed = [c.value for c in standing.mode.automatic.allow] if standing.automatic else []
+    return Done((closed,), {"plan": proposal.plan.id, "scope": plan.scope, "automatic": sorted(allowed)})
 
 
 def unlock(state: State, request: OperatorRequest, now_ms: int) -> Done:

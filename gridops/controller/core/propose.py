@@ -13,7 +13,7 @@ from gridops.base.codes.placement import HELD_DISRUPTION, HELD_MOVES, HELD_WINDO
 from gridops.base.ids import Digest, HostId, ScopeName, short
 from gridops.base.units import render_ms
 from gridops.controller.core import rows as r
-from gridops.controller.core.apply import lock_of
+from gridops.controller.core.apply import lock_of, rejected_by
 from gridops.controller.core.attempts import failing, under_way
 from gridops.controller.core.budgeting import circumstances
 from gridops.controller.core.crowding import crowded
@@ -187,12 +187,10 @@ def _proposed(rights: Rights, book: ScopeBook, last: ScopeSoft, plan: Plan, caus
     if waits is not None and _same_question(waits.plan, plan):
         last.quiet += 1
         return ()
-    if plan.decisions_digest in book.rejected:
+    no = rejected_by(book, rights.chain, plan)
+    if no is not None:
         last.quiet += 1
-        last.held = (
-            *last.held,
-            f"plan {short(plan.decisions_digest)} was rejected by {book.rejected[plan.decisions_digest]}",
-        )
+        last.held = (*last.held, f"plan {short(plan.decisions_digest)} was rejected by {no}")
         return _withdrawn(book, rights, "replaced by a plan that was rejected", last) if waits is not None else ()
     replaced = _closed(book, rights, "replaced") if waits is not None else ()
     return (*replaced, r.Proposed(plan=plan, cause=cause))
