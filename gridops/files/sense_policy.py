@@ -38,7 +38,11 @@ def judge(found: Gathered, tree: Tree) -> None:
 
 def _roles(approvals: Declared, root: _Approvers) -> None:
     """Each risk asks roles that exist and that hold enough people: with keys, and as many as the root wants of
-    approvers, where there is a root."""
+    approvers, where there is a root.
+
+    What only the root makes impossible is a warning: a commit that is refused for it would keep the root that it
+    brings from counting, and that may be the one without a stolen key.
+    """
     roles = approvals.read.get("roles")
     members = _members(roles) if isinstance(roles, Table) else {}
     risks = approvals.read.get("risks")
@@ -64,7 +68,8 @@ def _roles(approvals: Declared, root: _Approvers) -> None:
             by = f" by root {root.version}, whatever stands here" if wanted > need else ""
             message = f"{counted(wanted, 'approval')} needed{by}, {len(able)} can be given"
             keyless = f"; without an approver key: {', '.join(sorted(people - able))}" if people - able else ""
-            approvals.reader.error(codes.ROSTER, risk.node("need"), message, f"who may approve: {names}{keyless}")
+            say = approvals.reader.error if need > len(people) else approvals.reader.warn
+            say(codes.ROSTER, risk.node("need"), message, f"who may approve: {names}{keyless}")
 
 
 def _members(roles: Table) -> dict[str, tuple[str, ...]]:

@@ -88,6 +88,16 @@ def test_where_nothing_goes_by_itself_a_no_says_nothing_of_it(desk: Desk) -> Non
     assert desk.ask("reject", plan=desk.proposal().id, **BY_JON)["automatic"] == []
 
 
+def test_a_stolen_key_is_revoked_also_where_the_roster_then_falls_short(desk: Desk) -> None:
+    roster = (desk.fleet.path / APPROVALS).read_text()
+    desk.commit({APPROVALS: roster.replace("routine: {need: 1,", "routine: {need: 2,")})
+    amended(desk, lambda chain: amend.revoked(chain, PersonName("jon"), (RoleName.APPROVER,), NOW))
+    assert desk.controller.soft.chain.root.version == 3
+    assert desk.state.refused is None
+    document = views.plan(desk.controller.view(), desk.proposal(), desk.controller.signer)
+    assert [(n.need, n.people) for n in document.needs] == [(2, ("mira",))]
+
+
 def test_what_the_root_wants_of_approvers_is_what_is_shown(desk: Desk) -> None:
     plan = desk.proposal()
     document = views.plan(desk.controller.view(), plan, desk.controller.signer)

@@ -148,16 +148,18 @@ def test_people_are_compared_with_the_newest_trust_root() -> None:
 NEEDS = ROLES.replace("jonn", "jon") + "risks: {routine: {need: 1, from: [oncall]}}\n"
 
 
-def test_an_approval_that_the_root_lets_nobody_complete_is_an_error() -> None:
+def test_an_approval_that_the_root_lets_nobody_complete_is_said_and_stops_no_root() -> None:
     """`trust demand approver 2`, or a key that left: else on-call learns of it at the plan that cannot be applied."""
     files = added(APPROVALS, NEEDS)
     assert problems({**files, **_root(2, "mira", "jon", threshold=2)}) == ()
     (two,) = [p for p in problems({**files, **_root(2, "mira", "ana", threshold=2)}) if p.code != "GO316"]
-    assert (two.code, two.severity, str(two.place)) == ("GO335", "error", f"{APPROVALS}:4:25")
+    assert (two.code, two.severity, str(two.place)) == ("GO335", "warning", f"{APPROVALS}:4:25")
     assert two.message == "2 approvals needed by root 2, whatever stands here, 1 can be given"
     assert two.hint == "who may approve: mira; without an approver key: jon"
     (none,) = [p for p in problems({**files, **_root(2, "ana")}) if p.code != "GO316"]
-    assert (none.code, none.message) == ("GO335", "1 approval needed, 0 can be given")
+    assert (none.code, none.severity, none.message) == ("GO335", "warning", "1 approval needed, 0 can be given")
+    (few,) = problems(added(APPROVALS, NEEDS.replace("need: 1", "need: 3")))
+    assert (few.code, few.severity) == ("GO335", "error")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"payload": 3}', '{"payload": "e30="}', '{"payload": "!!"}'])
