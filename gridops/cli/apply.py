@@ -24,8 +24,8 @@ from gridops.base.record import from_bytes, from_data
 from gridops.base.units import counted, render_ms
 from gridops.cli import exits
 from gridops.cli.host import As, Controller
+from gridops.cli.named import kind_at, text_at
 from gridops.cli.output import Context, Usage, context_of, dump_json, dump_line
-from gridops.cli.person import kind_at
 from gridops.cli.planning import place_of, plans_of, read_stored
 from gridops.cli.requests import Desk, desk
 from gridops.model.plan import Plan, ReadSet
@@ -224,7 +224,7 @@ def _read(path: Path) -> str:
     """Another person's approval. Nothing else is handed on: somebody may have named the file of a key."""
     expected = "expected the file that `--approve-only` wrote"
     try:
-        text = path.read_text("utf-8").strip()
+        text = text_at(path).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise Failed(f"{path}: cannot be read: {error}", hints=(expected,)) from error
     kind = kind_at(path, text)

@@ -12,6 +12,7 @@ from gridops.cli.host import As, Controller
 from gridops.cli.moments import until_ms
 from gridops.cli.output import context_of, dump_json
 from gridops.cli.requests import desk
+from gridops.trust.root import RoleName
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +43,8 @@ def freeze(
     context = context_of(ctx)
     context.check(("text", "json"))
     end_ms = until_ms(until, int(time.time() * 1000))
-    answer = desk(context, who, controller).ask("freeze", scope=_scope(scope), reason=reason, until_ms=end_ms)
+    caller = desk(context, who, controller, (RoleName.CHANGE,))  # to stop needs no rank
+    answer = caller.ask("freeze", scope=_scope(scope), reason=reason, until_ms=end_ms)
     end = f" until {answer['until']}" if answer.get("until") else " until `gridops thaw`"
     context.emit(
         {

@@ -10,37 +10,20 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from gridops.base.codes.trust import GO414
 from gridops.base.errors import BadSetup, Failed, Refusal
 from gridops.base.ids import PersonName
+from gridops.cli.named import naming, text_at
 from gridops.cli.output import Context, Usage
 from gridops.cli.standing import holds_fleet, no_fleet
 from gridops.cli.token import token_at
 from gridops.disk.keyring import read_secret
-from gridops.trust.envelope import kind_of
 from gridops.trust.keys import PassphraseNeeded, PersonSigner, Signer
 from gridops.trust.root import RoleName, RootChain, genesis, walk
 
 ROOTS = Path("policies/trust/root")
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """What is refused meanwhile is refused because of this file, and names it."""
-    try:
-        yield
-    except Refusal as error:
-        raise Refusal(error.code, f"{path}: {error.message}", evidence=error.evidence, hints=error.hints) from error
-
-
-def kind_at(path: Path, text: str) -> str:
-    """Which kind of signed document a file says that it is. Raises Refusal."""
-    with naming(path):
-        return kind_of(text)
 
 
 def key_folder() -> Path:
@@ -65,7 +48,7 @@ def chain_of(directory: Path) -> RootChain:
     at, chain = first, None
     try:
         for at in (first, *(folder / f"{n}.json" for n in numbers)):
-            text = at.read_text("utf-8")
+            text = text_at(at)
             with naming(at):
                 chain = walk(chain, (text,)) if chain is not None else genesis(text)
     except (OSError, UnicodeDecodeError) as error:
@@ -105,16 +88,23 @@ def load_signer(path: Path, context: Context) -> Signer:
         raise BadSetup(f"{path}: {error}") from error
 
 
-def signer_as(chain: RootChain, who: str | None, context: Context) -> tuple[PersonName, Signer]:
-    """The approver who calls: the one named, else the only one of this fleet whose private key lies here."""
-    role = chain.root.role(RoleName.APPROVER)
-    people = sorted({entry.holder for entry in role.keys}) if role is not None else []
+def signer_as(
+    chain: RootChain, who: str | None, context: Context, also: tuple[RoleName, ...] = ()
+) -> tuple[PersonName, Signer]:
+    """The approver who calls: the one named, else the only one of this fleet whose private key lies here.
+
+    `also`: where no approver does, somebody of these roles may call as well.
+    """
     folder = key_folder()
-    here = [p for p in people if lies_at(folder / p)]
+    by_role = [_holders(chain, role) for role in (RoleName.APPROVER, *also)]
+    people = sorted({person for holders in by_role for person in holders})
+    here = next((found for found in ([p for p in holders if lies_at(folder / p)] for holders in by_role) if found), [])
+    called = "nobody of this fleet who may ask for that" if also else "no such approver in this fleet"
     if who is not None and who not in people:
-        raise Usage(f"--as {who}: no such approver in this fleet", hints=(f"approvers: {', '.join(people)}",))
+        raise Usage(f"--as {who}: {called}", hints=(f"{'people' if also else 'approvers'}: {', '.join(people)}",))
     if who is None and len(here) != 1:
-        found = f"keys of {', '.join(here)} lie" if here else f"no key of an approver ({', '.join(people)}) lies"
+        whose = "anybody who may" if also else "an approver"
+        found = f"keys of {', '.join(here)} lie" if here else f"no key of {whose} ({', '.join(people)}) lies"
         raise Usage(
             f"who are you? {found} in {folder}", hints=("name yourself: --as NAME", "another folder: GRIDOPS_KEYS=DIR")
         )
@@ -127,3 +117,8 @@ def signer_as(chain: RootChain, who: str | None, context: Context) -> tuple[Pers
             subject=person,
         )
     return person, signer
+
+
+def _holders(chain: RootChain, name: RoleName) -> list[PersonName]:
+    role = chain.root.role(name)
+    return sorted({entry.holder for entry in role.keys}) if role is not None else []

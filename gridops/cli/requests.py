@@ -14,7 +14,7 @@ from gridops.cli.output import Context
 from gridops.cli.person import chain_of, signer_as
 from gridops.trust.keys import Signer
 from gridops.trust.operator import OperatorRequest, Verb, seal_operator
-from gridops.trust.root import RootChain
+from gridops.trust.root import RoleName, RootChain
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,12 @@ class Desk:
         return self.client.operator(seal_operator(request, self.signer))
 
 
-def desk(context: Context, who: str | None, controller: str | None = None) -> Desk:
-    """The caller, ready to sign. Raises Usage when it is unclear who calls, Failed when no controller is known."""
+def desk(
+    context: Context, who: str | None, controller: str | None = None, also: tuple[RoleName, ...] = ()
+) -> Desk:
+    """The caller, an approver or of a role in `also`, ready to sign. Raises Usage when it is unclear who calls, Failed
+    when no controller is known."""
     chain = chain_of(root_of(context.directory))
     client = connect(context, controller)
-    person, signer = signer_as(chain, who, context)
+    person, signer = signer_as(chain, who, context, also)
     return Desk(person, signer, chain, client)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gridops.base.errors import Failed
+from gridops.cli.named import text_at
 from gridops.trust import sshsig
 from gridops.trust.keys import PublicKey, namespace, parse_key
 
@@ -58,7 +59,7 @@ def token_at(path: Path) -> TokenSigner | None:
     """The signer of the token whose key is named by `path`, or by the `.pub` file beside it; None where it is none."""
     public = path.with_name(path.name + ".pub")
     try:
-        key = parse_key(public.read_text("utf-8"))
+        key = parse_key(text_at(public))
     except (OSError, ValueError):
         return None
     return TokenSigner(path if path.exists() else public, key) if key.in_token else None

@@ -19,8 +19,9 @@ from gridops.base.record import to_data
 from gridops.base.units import counted
 from gridops.cli.catalog_words import bounds_of, entry_lines, next_lines
 from gridops.cli.client import root_of
+from gridops.cli.named import naming, text_at
 from gridops.cli.output import Context, Usage, context_of, dump_json
-from gridops.cli.person import chain_of, key_folder, lies_at, load_signer, naming
+from gridops.cli.person import chain_of, key_folder, lies_at, load_signer
 from gridops.cli.tables import fitted
 from gridops.cli.trust_change import CATALOG_DRAFT, hand_on
 from gridops.disk.atomic import write_atomic
@@ -149,7 +150,7 @@ def _in_force(chain: RootChain, directory: Path) -> Catalog | None:
     if not path.exists():
         return None
     try:
-        return open_catalog(chain, path.read_text("utf-8").strip())
+        return open_catalog(chain, text_at(path).strip())
     except OSError as error:
         raise Failed(f"{path}: cannot be read: {error.strerror}") from error
     except Refusal as error:
@@ -222,7 +223,7 @@ def _ask(context: Context, chain: RootChain, directory: Path, version: int | Non
     if version is None:
         if (now := _in_force(chain, directory)) is None:
             raise Failed(f"{directory / CATALOG}: there is none to ask for", hints=("gridops trust catalog --write",))
-        version = take(NONE_KNOWN, chain, (directory / CATALOG).read_text("utf-8").strip()).floor or now.version
+        version = take(NONE_KNOWN, chain, text_at(directory / CATALOG).strip()).floor or now.version
     why = "Ask for no catalog any more" if version == 0 else f"Ask for catalog {version} everywhere"
     hand_on(context, chain, asking(chain, version, int(time.time() * 1000)), why)
 
@@ -255,7 +256,7 @@ def found_by_doctor(chain: RootChain, directory: Path) -> tuple[str, str, str] |
             return "fail", f"root {chain.root.version} asks for a catalog, and there is none", "gridops trust catalog"
         return None
     try:
-        known = take(NONE_KNOWN, chain, (directory / CATALOG).read_text("utf-8").strip())
+        known = take(NONE_KNOWN, chain, text_at(directory / CATALOG).strip())
     except (OSError, Refusal) as error:
         return "fail", f"{CATALOG}: {error}", f"gridops trust sign {CATALOG}"
     if known.catalog is None:
@@ -271,7 +272,7 @@ def shown_with(chain: RootChain, directory: Path) -> list[str]:
     """What `trust show` says of the catalog of a checkout; nothing where there is none."""
     if not (directory / CATALOG).exists():
         return []
-    draft = read_catalog(chain, (directory / CATALOG).read_text("utf-8").strip())
+    draft = read_catalog(chain, text_at(directory / CATALOG).strip())
     alone = ["Hosts that have seen it ask for it; one that joins does not: gridops trust catalog --require"]
     return ["", *waiting(draft, chain), *(alone if chain.root.catalog is None else [])]
 

@@ -19,8 +19,9 @@ from gridops.base.errors import Failed
 from gridops.base.ids import PersonName, is_name
 from gridops.base.versions import precedes
 from gridops.cli.client import fleet_settings, root_of
+from gridops.cli.named import kind_at, naming, text_at
 from gridops.cli.output import Context, Usage, context_of, dump_json
-from gridops.cli.person import ROOTS, chain_of, key_folder, keys_at, kind_at, load_signer, naming
+from gridops.cli.person import ROOTS, chain_of, key_folder, keys_at, load_signer
 from gridops.cli.tables import fitted
 from gridops.cli.trust_tls import next_certificate
 from gridops.cli.trust_words import document, words
@@ -166,7 +167,7 @@ def sign(
     there = [directory / DRAFT, directory / CATALOG_DRAFT]
     path = file if file is not None else next((p for p in there if p.exists()), directory / DRAFT)
     try:
-        text = path.read_text("utf-8")
+        text = text_at(path)
     except FileNotFoundError as error:
         raise Failed(
             f"{path}: no root document waits here, and no catalog",
@@ -239,7 +240,7 @@ def _written(context: Context, chain: RootChain, draft: Draft, why: str) -> None
     context.emit({"text": lambda: _shown(context, [f"Wrote {written}", *words(new)]), "json": lambda: _json(new)})
     context.say(f"commit it: git add policies/trust && git commit -m '{why}'")
     if (directory / CATALOG).exists():
-        known = again(KnownCatalog(1, (directory / CATALOG).read_text("utf-8").strip()), new)
+        known = again(KnownCatalog(1, text_at(directory / CATALOG).strip()), new)
         if known.floor and known.catalog is None:
             context.say(f"with this root the catalog counts no more: gridops trust sign {CATALOG}, in the same commit")
 
@@ -301,7 +302,7 @@ def _person(name: str) -> PersonName:
 
 def _public(path: Path) -> PublicKey:
     try:
-        key = parse_key(path.read_text("utf-8"))
+        key = parse_key(text_at(path))
     except OSError as error:
         raise Failed(f"{path}: cannot be read: {error.strerror}; nothing was changed") from error
     except ValueError as error:

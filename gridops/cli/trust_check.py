@@ -21,8 +21,9 @@ from gridops.base.units import counted, render_instant, render_ms
 from gridops.cli import exits
 from gridops.cli.client import root_of
 from gridops.cli.doctor import Finding, finding_lines, findings_document
+from gridops.cli.named import kind_at, naming, text_at
 from gridops.cli.output import Context, context_of, dump_json
-from gridops.cli.person import ROOTS, chain_of, key_folder, kind_at, naming
+from gridops.cli.person import ROOTS, chain_of, key_folder
 from gridops.cli.tables import fitted
 from gridops.cli.trust_catalog import found_by_doctor
 from gridops.cli.trust_catalog import state_of as state_of_catalog
@@ -250,6 +251,6 @@ def _keys() -> Iterator[Finding]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return text_at(path)
     except (OSError, UnicodeDecodeError) as error:
         raise Failed(f"{path}: cannot be read: {error}") from error

@@ -18,6 +18,7 @@ from gridops.base.errors import Failed, GridopsError, Refusal
 from gridops.base.ids import CommitId, PersonName
 from gridops.cli.client import root_of
 from gridops.cli.doctor import Finding
+from gridops.cli.named import text_at
 from gridops.cli.output import Usage
 from gridops.cli.trust_change import begin, hand_on
 from gridops.files.git import Checkout
@@ -163,7 +164,7 @@ def _holder(chain: RootChain, setting: str) -> PersonName | None:
         path = Path(text).expanduser()
         public = path if path.suffix == ".pub" else path.with_name(path.name + ".pub")
         try:
-            text = public.read_text("utf-8")
+            text = text_at(public)
         except (OSError, UnicodeDecodeError):
             return None
     try:
