@@ -85,7 +85,7 @@ class Auditor:
                 case r.TargetRestored(plan=plan):
                     self._in_force(plan)
                 case r.IntentAccepted() | r.WrittenOff() | r.HostBack() as row:
-                    self._lost(row)
+                    self._lost(row, now_ms)
                 case r.BodyQueued(body=body, authority=authority):
                     self.gone.asked(body)
                     self._queued(body, now_ms)
@@ -141,11 +141,13 @@ class Auditor:
         kept = {at: digest for at, digest in self._bodies.items() if at[0] != host or at[1] <= outbox.head.seq}
         self._bodies = kept
 
-    def _lost(self, row: r.IntentAccepted | r.WrittenOff | r.HostBack) -> None:
+    def _lost(self, row: r.IntentAccepted | r.WrittenOff | r.HostBack, now_ms: int) -> None:
         """What an expunged host was told is over for the fleet; one that is written off may still say how it ended."""
         open_ = frozenset(body.host for body in self._open.values())
         for host in self.gone.take(row, open_):
             self._serving.forget(host)
+        if isinstance(row, r.HostBack):
+            self._serving.back(row.host, now_ms)
         self._open = {digest: body for digest, body in self._open.items() if body.host not in self.gone.expunged}
 
     def _set(self, row: r.TargetSet, at_ms: int) -> None:
@@ -240,9 +242,9 @@ class Auditor:
             return
         if self._drained.get(action.incarnation, set()) - {digest_of(body)}:
             return  # it was told before, by whoever had the right to: this only ends what went then
+        if ready[action.incarnation][2] < now_ms:
+            return  # it died by itself: its end takes nothing away
         since_ms = now_ms - self._believed_ms
-        if ready[action.incarnation][2] < since_ms:
-            return
         serving: dict[ProfileName, set[ReplicaId]] = {}
         for incarnation, (name, _, at_ms) in ready.items():
             if at_ms >= since_ms and incarnation not in self._drained:

@@ -59,6 +59,11 @@ class Serving:
                 del known[body]
         self._seen.pop(host, None)
 
+    def back(self, host: HostId, now_ms: int) -> None:
+        """It was gone and speaks again: whoever serves there counts from now on, though nothing changed with itself."""
+        self._seen.pop(host, None)
+        self.look(now_ms)
+
     def _count(self, now_ms: int) -> None:
         self._past = self.lately()
         self._now, self._due_ms = {}, NEVER_MS

@@ -1,7 +1,8 @@
 """What limits and windows hold back: one change set at a time, by which budget, how much of it is used, when it opens.
 
 Asked by `authority.judge` for what gridops would do by itself, and by the controller again before a command is given
-(`shut`). Never asked about what people approved: applying a plan is how they say that it shall be done all the same.
+(`shut`, `Tally.one_more`). Never asked about what people approved: applying a plan is how they say that it shall be
+done all the same.
 Every limit counts what goes on at once: what an earlier plan set going and has not arrived yet is in it.
 """
 
@@ -102,6 +103,11 @@ class Tally:
         self._disrupted += [d.replica for d in fall]
         return None
 
+    def one_more(self, replica: ReplicaId, action_class: ActionClass) -> str | None:
+        """Why a replica that serves may not be stopped now, whoever decided it when: nobody may have served then."""
+        found = self._exceeded({action_class}, 1) if self._budgets is not None else None
+        return None if found is None else f"{replica}: {found[0]}; {found[1]}"
+
     def _moves(self, decisions: Sequence[Decision], moves: Sequence[ReplicaId]) -> Held | None:
         assert self._budgets is not None
         limits, more, who = self._budgets.moves, len(moves), _names(d.replica for d in decisions)
@@ -126,15 +132,19 @@ class Tally:
         return None
 
     def _disruptions(self, decisions: Sequence[Decision], fall: Sequence[Decision]) -> Held | None:
+        found = self._exceeded({d.action_class for d in fall}, len(fall))
+        who = _names(d.replica for d in decisions)
+        return None if found is None else (codes.HELD_DISRUPTION, f"{who}: {found[0]}; {found[1]}")
+
+    def _exceeded(self, classes: Collection[ActionClass], more: int) -> tuple[str, str] | None:
+        """The first budget that so many more would exceed, how much of it is used, and when it opens."""
         assert self._budgets is not None
-        classes, more = {d.action_class for d in fall}, len(fall)
         for n, budget in enumerate(self._budgets.disruptions, 1):
             most = self.most(budget, self._now_ms)
-            if not classes & set(budget.reasons) or len(self._disrupted) + more <= most:
+            if not set(classes) & set(budget.reasons) or len(self._disrupted) + more <= most:
                 continue
             used = f"{len(self._disrupted)} of {most} disrupted at once{_those(self._disrupted)}, {more} more wanted"
-            who = _names(d.replica for d in decisions)
-            return codes.HELD_DISRUPTION, f"{who}: {_title(n, budget)}: {used}; {self._reopens(budget, more, most)}"
+            return f"{_title(n, budget)}: {used}", self._reopens(budget, more, most)
         return None
 
     def most(self, budget: DisruptionBudget, at_ms: int) -> int:

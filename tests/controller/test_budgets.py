@@ -225,3 +225,62 @@ def test_the_cooldown_ends_to_the_millisecond(fleet: Fleet) -> None:
     desk.pass_()
     assert open_kinds(desk) == ["warm"]
     desk.controller.close()
+
+
+def comes_to_serve(fleet: Fleet) -> tuple[Desk, str, str]:
+    """One is down by a rollout. Another one had gone down, was told to change then, and serves by now as it was."""
+    hosts = HOSTS.replace("3GiB", "700MiB")
+    desk = started(
+        fleet,
+        **{"policies/budgets.yaml": ONE_AT_A_TIME, "policies/mode.yaml": WIDE, "fleet.d/hosts.yaml": hosts},
+        **{"profiles.d/other.yaml": profile("other")},
+    )
+    desk.settle(6)
+    assert desk.ready() == ["coder/1", "other/1"]
+    at = {replica: name for name, agent in fleet.agents.items() for replica in agent.replicas()}
+    one, two = at["coder/1"], at["other/1"]
+    slow(desk, "warm")
+    desk.commit({"profiles.d/coder.yaml": profile(context=4096)})
+    desk.settle(6)
+    fleet.agents[two].room.residencies.clear()
+    fleet.agents[two].room.bump()
+    desk.settle(3)
+    assert open_kinds(desk) == ["warm", "warm"]
+    desk.commit({"profiles.d/other.yaml": profile("other", context=4096)})
+    desk.settle(3)
+    assert (kinds(desk, "drain"), desk.ready()) == (1, [])
+    fleet.agents[two].finish("warm")
+    return desk, one, two
+
+
+def test_who_came_to_serve_since_it_was_decided_is_not_stopped_beside_one_that_is_down(fleet: Fleet) -> None:
+    desk, one, _ = comes_to_serve(fleet)
+    desk.settle(6)
+    assert (kinds(desk, "drain"), desk.ready()) == (1, ["other/1"])
+    assert "waits: other/1: disruptions[1] (rollout: max 1): 1 of 1 disrupted at once (coder/1), 1 more" in held(desk)
+    fleet.agents[one].finish("warm")
+    desk.settle(6)
+    assert (kinds(desk, "drain"), desk.ready()) == (2, ["coder/1"])
+    finish(desk, "warm")
+    desk.settle(6)
+    assert desk.ready() == ["coder/1", "other/1"]
+    desk.controller.close()
+
+
+def test_a_stop_that_waited_for_its_host_is_judged_by_who_serves_when_it_is_handed_over(fleet: Fleet) -> None:
+    """It was queued while it would have been the only one down, and another one broke before its host asked."""
+    desk, one, two = comes_to_serve(fleet)
+    fleet.agents[one].finish("warm")
+    desk.beat()
+    desk.beat(one)
+    desk.pass_()
+    assert open_kinds(desk) == ["drain"]
+    room = fleet.agents[one].room
+    room.residencies = {k: replace(r, state=ResidencyState.FAILED) for k, r in room.residencies.items()}
+    room.bump()
+    desk.beat(one)
+    desk.beat(two)
+    assert (kinds(desk, "drain"), desk.ready()) == (1, ["other/1"])
+    desk.settle(2)
+    assert (kinds(desk, "drain"), desk.ready()) == (1, ["other/1"])
+    desk.controller.close()

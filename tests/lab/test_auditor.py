@@ -6,23 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from gridops.base.ids import Digest
+from gridops.base.ids import Digest, PersonName
 from gridops.base.record import digest_of
 from gridops.controller.core import rows as r
 from gridops.controller.core.row_kinds import decode, encode
 from gridops.lab.auditor import Auditor
 from gridops.lab.broken import Broken
+from gridops.lab.disruptions import Disruptions
 from gridops.lab.options import Options
 from gridops.lab.world import World
 from gridops.model.action import Drain, Warm
-from gridops.protocol.messages import Outcome, Receipt
+from gridops.model.policy import ActionClass
+from gridops.protocol.messages import AuthorityKind, Outcome, Receipt
 
 
 class Story:
     """A fleet of one model on one host, which serves, and whose controller then says what no controller should."""
 
     def __init__(self) -> None:
-        self.world = World(Options(seed=1, hosts=1, profiles=1, chaos_ms=90_000, commit_every_ms=0, usurper_ppm=1))
+        told = {"usurper_ppm": 1, "lose_every_ms": 1_000_000_000}  # never in this run, and the auditor reads their rows
+        self.world = World(Options(seed=1, hosts=1, profiles=1, chaos_ms=90_000, commit_every_ms=0, **told))
         self.world.run()
         rows = [decode(kind, raw) for _, _, kind, raw in self.world.head.platter.rows]
         self.warm = next(row for row in rows if isinstance(row, r.BodyQueued) and isinstance(row.body.action, Warm))
@@ -93,3 +96,31 @@ def test_who_was_told_by_what_never_reached_its_host_still_serves() -> None:
     story.write("outbox_set", r.OutboxSet(outbox=known, why="people"))
     with pytest.raises(Broken, match="it is the only one that serves"):
         story.write("body_queued", story.drain())
+
+
+def test_who_serves_where_a_written_off_host_speaks_again_counts_at_once() -> None:
+    """Nothing changes on the host itself by it, and whoever is told to go next is not the only one that serves."""
+    story = Story()
+    warm = digest_of(story.warm.body)
+    story.write("written_off", r.WrittenOff(host=story.warm.body.host, by=PersonName("mira"), reason="gone"))
+    assert warm not in story.world.auditor._serving.lately()
+    story.write("host_back", r.HostBack(host=story.warm.body.host))
+    assert warm in story.world.auditor._serving.lately()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_end_of_what_died_by_itself_disrupts_nobody(dies: bool) -> None:
+    story = Story()
+    told = story.drain()
+    gone = story.world.auditor._disruptions[told.body.scope] = Disruptions(1)
+    if dies:
+        processes = story.world.hosts[told.body.host].processes
+        (pid,) = processes.living
+        processes.end(pid)
+    story.world.agenda.now_ms += 1_000
+    story.world.auditor.look(story.world.agenda.now_ms)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Auditor, "_leaves", lambda *_: None)
+        authority = replace(told.authority, kind=AuthorityKind.STANDING, action_class=ActionClass.REBALANCE)
+        story.write("body_queued", replace(told, authority=authority))
+    assert (told.body.action.incarnation in gone._gone) is not dies  # type: ignore[union-attr]

@@ -28,7 +28,7 @@ def circumstances(rights: Rights, soft: Soft, roster: Roster) -> Circumstances:
         moved_ms=tuple(rights.book.moves),
         moving=tuple(a.replica for a in late if _moves(rights, a, running.get(a.replica, []))),
         under_way=under_way(rights),
-        disrupted=tuple(a.replica for a in late if not _grows(rights, a)),
+        disrupted=tuple(a.replica for a in late if not grows(rights, a)),
     )
 
 
@@ -61,7 +61,7 @@ def _moves(rights: Rights, a: Assignment, running: list[tuple[HostId, Residency]
     return optional and any(h != a.seat.host for h, _ in running)
 
 
-def _grows(rights: Rights, a: Assignment) -> bool:
+def grows(rights: Rights, a: Assignment) -> bool:
     """It is new and has never served: nobody is disrupted by waiting for it."""
     warrant = rights.book.warrants.get(a.replica)
     grows = warrant is not None and warrant.action_class is ActionClass.SCALE_UP

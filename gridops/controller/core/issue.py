@@ -64,6 +64,8 @@ class Evidence:
     hears for the first time, takes nothing away on what was seen before: the next pass looks again."""
     proven: Callable[[ScopeName], frozenset[str]]
     """Ends that what was heard bears out for a while longer (`evidence.proven`). Asked only where an end is to go."""
+    crowded: Callable[[ob.Entry], str | None]
+    """Whether an end would disrupt one more replica than may be by now (`disrupted.crowded`)."""
 
 
 def taken_back(state: State, host: HostId, rights: Mapping[ScopeName, Rights], known: Evidence) -> tuple[r.Row, ...]:
@@ -91,7 +93,7 @@ def _ill_founded(rights: Rights, entry: ob.Entry, known: Evidence) -> str | None
         return OLD_EVIDENCE
     if isinstance(action, Evict):
         return _kept(rights, action, known.report)
-    return None if entry.key in known.proven(entry.body.scope) else UNPROVEN
+    return known.crowded(entry) if entry.key in known.proven(entry.body.scope) else UNPROVEN
 
 
 def undecided(state: State, host: HostId) -> tuple[ScopeName, ...]:

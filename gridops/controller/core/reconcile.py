@@ -16,6 +16,7 @@ from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.base.units import counted
 from gridops.controller.core import rows as r
 from gridops.controller.core.catalogs import in_the_way, made_under
+from gridops.controller.core.disrupted import crowded
 from gridops.controller.core.evidence import proven, steps_of
 from gridops.controller.core.going import Going, artifact
 from gridops.controller.core.learned import RETRIABLE, RETRIES, kind_of, named, tried
@@ -219,6 +220,10 @@ def _consider(turn: Pass, step: Step) -> None:
     authority = may_issue(turn.rights, action, turn.report(host))
     if isinstance(authority, No):
         turn.held.append(authority.detail)
+        return
+    many = crowded(turn.rights, turn.soft, turn.roster, action, authority)
+    if many is not None:
+        turn.held.append(f"{action.kind} on {host} waits: {many}")
         return
     cause = Cause(
         plan=turn.rights.book.target_digest or Digest(""),
