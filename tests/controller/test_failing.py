@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gridops.controller import views
 from gridops.controller.documents import ModelDoc
+from gridops.model.snapshot import ResidencyState
 from gridops.protocol.messages import Outcome
 from tests.controller.fleet import AUTOMATIC, Desk, profile
 
@@ -58,3 +61,32 @@ def test_the_last_one_on_its_way_out_is_not_called_ready(desk: Desk) -> None:
         agent.finish("unload", Outcome.SUCCEEDED)
     desk.settle(6)
     assert coder(desk).state == "Idle"
+
+
+def test_what_failed_on_the_way_to_an_end_is_forgotten_with_it(desk: Desk) -> None:
+    """A drain that ran into its time, twice: who is wanted there again is on its way, and no drain is failing."""
+    for act in (lambda: None, desk.apply):
+        desk.settle(4)
+        act()
+    desk.settle(6)
+    rooms = [agent.room for agent in desk.fleet.agents.values()]
+    for room in rooms:
+        room.fails["drain"] = "drain_timeout"
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=0)})
+    desk.settle(2)
+    desk.apply(names=("coder",))
+    desk.settle(120)
+    assert max(failures(desk)) > 1, "it was tried again"
+    for room in rooms:  # its time is over, and the host lets nothing new in: only the end of it is left to do
+        room.residencies = {k: replace(r, state=ResidencyState.DRAINING) for k, r in room.residencies.items()}
+        room.bump()
+    desk.settle(6)
+    assert coder(desk).state == "Idle"
+    assert failures(desk) == []
+    for room in rooms:
+        room.slow.add("warm")
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=1)})
+    desk.settle(2)
+    desk.apply()
+    desk.settle(4)
+    assert coder(desk).state == "Progressing", coder(desk).note

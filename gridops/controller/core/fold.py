@@ -15,7 +15,7 @@ from gridops.base.errors import Bug
 from gridops.base.ids import Digest
 from gridops.controller.core import rows as r
 from gridops.controller.core.fold_plans import STEPS, book_of, is_of, moved
-from gridops.controller.core.learned import counts, failed, kind_of, learn_terms, trim
+from gridops.controller.core.learned import counts, failed, kind_of, learn_terms, settled_by, trim
 from gridops.controller.core.lessons import learn
 from gridops.controller.core.state import (
     Accepted,
@@ -158,7 +158,8 @@ def _receipt_taken(state: State, row: r.ReceiptTaken, at_ms: int) -> None:
             book_of(state, entry.body.scope).carried_out[action.replica] = started
             trim(book_of(state, entry.body.scope).carried_out, limits.REPLICAS)
         book_of(state, entry.body.scope).errands.pop(Digest(ob.action_key(action)), None)
-        book.attempts.pop(key, None)
+        for kind in settled_by(action):
+            book.attempts.pop((kind, action.profile), None)
         book.cooled[(action.kind, action.replica)] = at_ms
         trim(book.cooled, limits.RESIDENCIES_PER_HOST * 4)
         book.successes[action.replica] = Success(receipt.rseq, at_ms, action, entry.digest)
@@ -197,7 +198,8 @@ def _outcome_proved(state: State, row: r.OutcomeProved, at_ms: int) -> None:
     if known is None or row.outcome is not Outcome.SUCCEEDED:
         return
     # It was counted as a failure as long as nobody knew better.
-    state.hosts[row.host].attempts.pop((kind_of(known.action), known.action.profile), None)
+    for kind in settled_by(known.action):
+        state.hosts[row.host].attempts.pop((kind, known.action.profile), None)
     apply = book_of(state, known.scope).under_way
     if apply is not None:
         apply.failures.pop(now_called(apply.plan, known.action.replica), None)

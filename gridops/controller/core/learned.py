@@ -68,6 +68,12 @@ def kind_of(action: Action) -> str:
     return "prefetch" if isinstance(action, Load) and action.guess else action.kind
 
 
+def settled_by(action: Action) -> tuple[str, ...]:
+    """Kinds of step whose failures say nothing any more once this one succeeded: its own; and for who ended, or was
+    started anew, what failed on the way to its end."""
+    return (kind_of(action), "drain", "unload") if isinstance(action, Warm | Unload) else (kind_of(action),)
+
+
 def named(action: Action) -> str:
     """A step in words. Where it is about files alone it names no replica."""
     return f"{kind_of(action)} {action.replica if errand(action) is None else action.profile} on {action.host}"

@@ -251,7 +251,7 @@ def not_the_last(rights: Rights, action: Action) -> No | None:
         return None
     if rights.permitted.automatic and profile in mode.automatic.last_replica:
         return None
-    return No(GO422.code, f"it is the last replica of {profile}, and nobody typed its name")
+    return No(GO422.code, f"the plan in force keeps no replica of {profile}, and nobody typed its name")
 
 
 def _typed(warrant: Warrant) -> bool:
