@@ -22,7 +22,7 @@ from gridops.controller import polls
 from gridops.controller.clock import Steady
 from gridops.controller.core import enrol, issue
 from gridops.controller.core import rows as r
-from gridops.controller.core.disrupted import crowded
+from gridops.controller.core.disrupted import Service
 from gridops.controller.core.events import words
 from gridops.controller.core.evidence import proven
 from gridops.controller.core.intend import Found, chain_of, judge_commit, judge_unread
@@ -231,7 +231,7 @@ class Controller:
             heard.report if heard is not None else None,
             heard_lately,
             lambda scope: proven(rights[scope], self.soft, self.roster),
-            lambda e: crowded(rights[e.body.scope], self.soft, self.roster, e.body.action, e.authority),
+            lambda e: Service(rights[e.body.scope], self.soft, self.roster).crowded(e.body.action, e.authority),
         )
         return issue.taken_back(self.state, host, rights, known)
 

@@ -284,3 +284,29 @@ def test_a_stop_that_waited_for_its_host_is_judged_by_who_serves_when_it_is_hand
     desk.settle(2)
     assert (kinds(desk, "drain"), desk.ready()) == (1, ["other/1"])
     desk.controller.close()
+
+
+def test_of_two_that_came_to_serve_one_is_stopped_at_once(fleet: Fleet) -> None:
+    """Both were down when their change was decided, and both could be stopped in the same moment."""
+    hosts = HOSTS.replace("3GiB", "700MiB")
+    desk = started(
+        fleet,
+        **{"policies/budgets.yaml": ONE_AT_A_TIME, "policies/mode.yaml": WIDE, "fleet.d/hosts.yaml": hosts},
+        **{"profiles.d/other.yaml": profile("other")},
+    )
+    desk.settle(6)
+    slow(desk, "warm")
+    for agent in fleet.agents.values():
+        agent.room.residencies.clear()
+        agent.room.bump()
+    desk.settle(3)
+    desk.commit({f"profiles.d/{name}.yaml": profile(name, context=4096) for name in ("coder", "other")})
+    desk.settle(3)
+    finish(desk, "warm")
+    slow(desk, "warm")
+    desk.settle(8)
+    assert (kinds(desk, "drain"), len(desk.ready())) == (1, 1)
+    finish(desk, "warm")
+    desk.settle(10)
+    assert (kinds(desk, "drain"), desk.ready()) == (2, ["coder/1", "other/1"])
+    desk.controller.close()

@@ -8,6 +8,8 @@ really serves, not who is on the way. What people approved is not bounded, and a
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from gridops.base.ids import Digest, ReplicaId
 from gridops.controller.core.budgeting import grows
 from gridops.controller.core.evidence import ending
@@ -21,35 +23,61 @@ from gridops.planner.budgets import Circumstances, Tally
 from gridops.protocol.messages import Authority, AuthorityKind
 
 
-def crowded(rights: Rights, soft: Soft, roster: Roster, action: Action, authority: Authority) -> str | None:
-    """Which budget holds a command back that would disrupt a replica now; None where it disrupts nobody or may."""
-    target, budgets = rights.book.target, roster.desired.budgets.of(rights.scope)
-    if not isinstance(action, Drain | Unload) or authority.kind is not AuthorityKind.STANDING or target is None:
-        return None
-    replica = rights.now_called(action.replica)
-    if not budgets.disruptions or target.assignment(replica) is None:
-        return None
-    serving = _serving(rights, soft, roster)
-    if action.incarnation not in serving.get(replica, ()):
-        return None
-    told = ending(rights.state)
-    if serving[replica] - told - {action.incarnation}:
-        return None
-    down = (a.replica for a in target.placement if a.replica != replica and not serving.get(a.replica, set()) - told)
-    grown = frozenset(a.replica for a in target.placement if grows(rights, a))
-    here = Circumstances(budgets=budgets, zones=soft.zones, disrupted=tuple(r for r in down if r not in grown))
-    return Tally(target, here, rights.now_ms).one_more(replica, authority.action_class)
+class Service:
+    """Who serves in a scope at one moment, less whoever is told to go from then on. Read when it is first asked."""
 
+    def __init__(self, rights: Rights, soft: Soft, roster: Roster) -> None:
+        self._rights, self._soft, self._roster = rights, soft, roster
+        self._budgets = roster.desired.budgets.of(rights.scope)
 
-def _serving(rights: Rights, soft: Soft, roster: Roster) -> dict[ReplicaId, set[Digest]]:
-    """Who is ready by the word of a host that is heard, by the name that the target has for it."""
-    found: dict[ReplicaId, set[Digest]] = {}
-    for report in seen(soft, roster, rights.scope, rights.now_ms).hosts:
-        if not fresh(soft, roster, report.host, rights.now_ms):
-            continue
-        for x in report.residencies:
-            if x.replica is None or x.incarnation is None or x.ownership is not Ownership.MANAGED:
+    def crowded(self, action: Action, authority: Authority) -> str | None:
+        """Which budget holds a command back that would disrupt a replica; None where it disrupts nobody or may."""
+        target, replica = self._rights.book.target, self._rights.now_called(action.replica)
+        if authority.kind is not AuthorityKind.STANDING or not self._budgets.disruptions or target is None:
+            return None
+        if target.assignment(replica) is None or not self._takes_the_last(action, replica):
+            return None
+        others = tuple(one for one in self._down if one != replica)
+        here = Circumstances(budgets=self._budgets, zones=self._soft.zones, disrupted=others)
+        return Tally(target, here, self._rights.now_ms).one_more(replica, authority.action_class)
+
+    def told(self, action: Action) -> None:
+        """It was queued: whoever is to go by it serves no more."""
+        if not self._budgets.disruptions or not isinstance(action, Drain | Unload):
+            return
+        replica = self._rights.now_called(action.replica)
+        if self._takes_the_last(action, replica):
+            self._down.setdefault(replica)
+        self._ending.add(action.incarnation)
+
+    def _takes_the_last(self, action: Action, replica: ReplicaId) -> bool:
+        ready = self._ready.get(replica, set())
+        if not isinstance(action, Drain | Unload) or action.incarnation not in ready:
+            return False
+        return not ready - self._ending - {action.incarnation}
+
+    @cached_property
+    def _ending(self) -> set[Digest]:
+        return set(ending(self._rights.state))
+
+    @cached_property
+    def _down(self) -> dict[ReplicaId, None]:
+        """Wanted, served before, and served by nobody, in the order of the plan."""
+        target = self._rights.book.target
+        placed = target.placement if target is not None else ()
+        out = (a for a in placed if not self._ready.get(a.replica, set()) - self._ending)
+        return {a.replica: None for a in out if not grows(self._rights, a)}
+
+    @cached_property
+    def _ready(self) -> dict[ReplicaId, set[Digest]]:
+        """Who is ready by the word of a host that is heard, by the name that the target has for it."""
+        rights, found = self._rights, dict[ReplicaId, set[Digest]]()
+        for report in seen(self._soft, self._roster, rights.scope, rights.now_ms).hosts:
+            if not fresh(self._soft, self._roster, report.host, rights.now_ms):
                 continue
-            if x.state is ResidencyState.READY:
-                found.setdefault(rights.now_called(x.replica), set()).add(x.incarnation)
-    return found
+            for x in report.residencies:
+                if x.replica is None or x.incarnation is None or x.ownership is not Ownership.MANAGED:
+                    continue
+                if x.state is ResidencyState.READY:
+                    found.setdefault(rights.now_called(x.replica), set()).add(x.incarnation)
+        return found

@@ -65,7 +65,7 @@ class Evidence:
     proven: Callable[[ScopeName], frozenset[str]]
     """Ends that what was heard bears out for a while longer (`evidence.proven`). Asked only where an end is to go."""
     crowded: Callable[[ob.Entry], str | None]
-    """Whether an end would disrupt one more replica than may be by now (`disrupted.crowded`)."""
+    """Whether an end would disrupt one more replica than may be by now (`disrupted.Service`)."""
 
 
 def taken_back(state: State, host: HostId, rights: Mapping[ScopeName, Rights], known: Evidence) -> tuple[r.Row, ...]:

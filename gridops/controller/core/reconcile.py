@@ -16,7 +16,7 @@ from gridops.base.ids import DeviceId, Digest, HostId, ProfileName
 from gridops.base.units import counted
 from gridops.controller.core import rows as r
 from gridops.controller.core.catalogs import in_the_way, made_under
-from gridops.controller.core.disrupted import crowded
+from gridops.controller.core.disrupted import Service
 from gridops.controller.core.evidence import proven, steps_of
 from gridops.controller.core.going import Going, artifact
 from gridops.controller.core.learned import RETRIABLE, RETRIES, kind_of, named, tried
@@ -91,6 +91,10 @@ class Pass:
             if entry.body.scope == self.rights.scope and fresh(self.soft, self.roster, host, self.rights.now_ms)
         )
         return queue_of(self.target, own)
+
+    @cached_property
+    def service(self) -> Service:
+        return Service(self.rights, self.soft, self.roster)
 
     @cached_property
     def proven(self) -> frozenset[str]:
@@ -221,7 +225,7 @@ def _consider(turn: Pass, step: Step) -> None:
     if isinstance(authority, No):
         turn.held.append(authority.detail)
         return
-    many = crowded(turn.rights, turn.soft, turn.roster, action, authority)
+    many = turn.service.crowded(action, authority)
     if many is not None:
         turn.held.append(f"{action.kind} on {host} waits: {many}")
         return
@@ -239,6 +243,7 @@ def _consider(turn: Pass, step: Step) -> None:
         return
     turn.outboxes[host] = grown
     turn.going.add(host, grown.entries[-1:])
+    turn.service.told(action)
     turn.queued += 1
     turn.rows.append(r.BodyQueued(body=body, authority=authority))
 
