@@ -139,6 +139,16 @@ def _ring(person: PersonName, context: Context) -> Ring:
     return Ring(key(own), key(own.with_name(f"{person}.root")), secrets.token_bytes(32), tuple(fresh))
 
 
+FURTHER = (
+    "Further, each when you want it",
+    "  gridops trust add NAME --key FILE.pub    a second person: a key that is lost stops nothing",
+    "  gridops trust demand approver 2          two people for every plan: one stolen key approves nothing",
+    "  gridops trust catalog --write            people sign what may run: a stolen controller runs nothing new",
+    "  gridops trust commits signed             every commit is signed: a stolen account at the forge changes nothing",
+)
+"""What each step beyond a root of one person buys."""
+
+
 def _refuse_used(folder: Path) -> None:
     for name in (SEED, TLS_KEY, TLS_CERT, GATEWAY):
         if (folder / name).exists():
@@ -165,6 +175,8 @@ def _made(chain: RootChain, ring: Ring, folder: Path) -> list[str]:
         f"Move {ring.fresh[-1][0].name} off this machine once you have a second place for it."
         if ring.fresh
         else "Your existing keys were taken over.",
+        "",
+        *FURTHER,
     ]
     return lines
 

@@ -42,7 +42,7 @@ from gridops.trust.envelope import Sealed, split, verified
 from gridops.trust.former import Former
 from gridops.trust.keys import PublicKey, parse_key
 from gridops.trust.release import read_catalog
-from gridops.trust.root import RoleName, RootChain
+from gridops.trust.root import RoleName, RootChain, genesis, walk
 
 _ROLES = {
     "root": (RoleName.ROOT,),
@@ -92,11 +92,15 @@ def verify(
         return exits.OK
     text = _read(file)
     kind = kind_at(file, text)
-    if kind == "root" and text.strip() != chain.text.strip():
-        with naming(file):
-            draft = read_draft(chain, text)
-        _emit(context, waiting(draft), state_of(draft))
-        return exits.OK
+    newest = chain.root.version
+    if kind == "root":
+        then = _as_of(chain, directory, text)
+        if then is None:
+            with naming(file):
+                draft = read_draft(chain, text)
+            _emit(context, waiting(draft), state_of(draft))
+            return exits.OK
+        chain = then  # by the keys of its own time
     with naming(file):
         sealed = split(text, kind=kind)
     once = [one for _, one in former.signers(chain, sealed, kind, _ROLES.get(kind, ()))]
@@ -118,6 +122,8 @@ def verify(
     by = ", ".join(people) or "nobody who counts now, so that it counts for nothing"
     article = "an" if kind[0] in "aeio" else "a"
     line = f"{file}: {article} {kind}, signed by {by}; what it says is {short(digest)}"
+    if chain.root.version < newest:
+        line += f"; root {chain.root.version} of this fleet, whose newest is {newest}"
     answer: dict[str, object] = {
         "schema": "gridops.verify/1",
         "kind": kind,
@@ -126,6 +132,17 @@ def verify(
     }
     _emit(context, [line, *(_looking_back(one, sealed) for one in once)], answer | _once(once, sealed))
     return exits.OK if people else exits.REFUSED
+
+
+def _as_of(chain: RootChain, directory: Path, text: str) -> RootChain | None:
+    """The chain up to this root document, where it is one of it."""
+    then: RootChain | None = None
+    for number in range(1, chain.root.version + 1):
+        one = _read(directory / ROOTS / f"{number}.json")
+        then = walk(then, (one,)) if then is not None else genesis(one)
+        if one.strip() == text.strip():
+            return then
+    return None
 
 
 def _looking_back(one: Former, sealed: Sealed) -> str:
@@ -156,7 +173,8 @@ def _roots(context: Context, chain: RootChain, directory: Path) -> None:
     lines = [f"{ROOTS}: {documents}, each signed by enough people of the one before", f"fleet {chain.fleet}"]
     answer: dict[str, object] = {"schema": "gridops.verify/1", "fleet": chain.fleet, "root": number}
     if (directory / DRAFT).exists():
-        draft = read_draft(chain, _read(directory / DRAFT))
+        with naming(directory / DRAFT):
+            draft = read_draft(chain, _read(directory / DRAFT))
         lines += waiting(draft)
         answer["draft"] = state_of(draft)
     _emit(context, lines, answer)

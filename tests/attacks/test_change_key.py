@@ -11,15 +11,19 @@ from dataclasses import replace
 
 import pytest
 
+from gridops.base.codes.placement import NOT_IN_CATALOG
 from gridops.base.errors import Refusal
 from gridops.base.ids import HostId, PersonName, PlanId, ScopeName
 from gridops.model.policy import Risk
+from gridops.planner.eligible import launch_of
 from gridops.trust import amend
 from gridops.trust.keys import PersonSigner
+from gridops.trust.release import seal_catalog
 from gridops.trust.root import RoleKey, RoleName, seal_root
 from tests.attacks.desk import BOT, JON, SignedDesk
 from tests.builders.commits import signed, unsigned
 from tests.controller.fleet import AUTOMATIC, NOW, RECOMMEND, profile
+from tests.trust import catalogs
 
 Files = dict[str, str | None]
 BOTS = ("profiles.d/",)
@@ -218,6 +222,61 @@ def test_a_revoked_key_counts_from_the_next_commit_on_no_more(staffed: SignedDes
     desk.look()
     assert desk.force == desk.writer.tip, "jon merged it, and answers for it"
     _back(desk)
+
+
+CATALOG = "policies/trust/catalog.json"
+OTHER = "sha256:" + "cd" * 32
+
+
+def _catalog(desk: SignedDesk, by: PersonSigner, version: int, **wider: int) -> str:
+    """A catalog of exactly what coder is, or of more."""
+    assert desk.state.accepted is not None
+    coder = next(p for p in desk.state.accepted.desired.profiles if p.name == "coder")
+    launch = launch_of(coder, coder.configs[0], "cpu")
+    entry = replace(catalogs.entry(launch, "coder/q4", device_bytes=400 << 20, host_bytes=0), **wider)  # type: ignore[arg-type]
+    return seal_catalog(catalogs.catalog(desk.fleet.chain.fleet, entry, version=version), by)
+
+
+UNRUN: list[tuple[str, Callable[[SignedDesk], Files], bool, str, bool]] = [
+    ("files that nobody signed", lambda _: {"profiles.d/spare.yaml": profile("spare", 1, sha=OTHER)}, True, "", False),
+    ("a catalog of one's own", lambda d: {CATALOG: _catalog(d, JON, 2, lanes=9)}, False, "0 of the 1 person", False),
+    ("no catalog any more", lambda _: {CATALOG: None}, False, "it is gone", False),
+]
+
+
+@pytest.fixture(scope="module")
+def released(staffed: SignedDesk) -> SignedDesk:
+    """What may run is signed, and automatic mode may start more of it."""
+    desk = staffed
+    desk.writer.push({CATALOG: _catalog(desk, desk.mira, 1), "policies/mode.yaml": AUTOMATIC}, desk.mira)
+    desk.look()
+    assert desk.force == desk.writer.tip, desk.alarm()
+    return desk
+
+
+@pytest.mark.parametrize(("files", "believed", "why", "final"), [r[1:] for r in UNRUN], ids=[r[0] for r in UNRUN])
+def test_a_change_key_adds_nothing_to_what_may_run(
+    released: SignedDesk, files: Callable[[SignedDesk], Files], believed: bool, why: str, final: bool
+) -> None:
+    desk = released
+    desk.writer.push(files(desk), JON)
+    desk.look()
+    assert (desk.force == desk.writer.tip) == believed
+    if not believed:
+        assert desk.state.refused is not None
+        assert any(problem.startswith(CATALOG) and why in problem for problem in desk.state.refused.problems)
+    desk.settle()
+    assert desk.ready() == ["coder/1"]
+    if believed:
+        candidate = desk.controller.soft.scope(ScopeName("default")).candidate
+        assert candidate is not None
+        (missing,) = candidate.report.unplaced
+        assert {line.code for line in missing.hosts} == {NOT_IN_CATALOG.code}
+    assert not final
+    desk.writer.git("update-ref", "refs/heads/main", desk.force)
+    desk.writer.push({"profiles.d/spare.yaml": profile("spare", 0)}, desk.mira)
+    desk.look()
+    assert desk.force == desk.writer.tip, desk.alarm()
 
 
 def _back(desk: SignedDesk, by: PersonSigner | None = None) -> None:

@@ -113,6 +113,21 @@ def test_one_command_makes_a_one_person_fleet(founded: Path, call: Call, tmp_pat
     assert shown.out.count("\n             cannot ") == 5, "of each role also what it cannot"
 
 
+def test_it_says_what_each_further_step_buys_and_each_can_be_taken(fresh: Path, call: Call, tmp_path: Path) -> None:
+    said = call("-C", fresh, "trust", "init", "--person", "mira", "--state", tmp_path / "state").out
+    steps = said.partition("Further, each when you want it\n")[2].splitlines()
+    assert len(steps) == 4
+    jon = tmp_path / "jon.pub"
+    jon.write_text(PersonSigner.from_seed(b"j" * 32).public.text)
+    for step in steps:
+        command, _, buys = step.strip().partition("   ")
+        assert ": " in buys, step
+        words = [{"NAME": "jon", "FILE.pub": str(jon)}.get(word, word) for word in command.split()[1:]]
+        taken = call("-C", fresh, *words)
+        assert taken.code == 0, taken.err
+    assert chain_of(fresh).root.signed_commits
+
+
 def test_every_private_key_is_private_and_none_is_printed(founded: Path, call: Call, tmp_path: Path) -> None:
     secrets = [key_folder() / "mira", key_folder() / "mira.root"]
     secrets += [tmp_path / "state/keys" / n for n in ("controller.seed", "controller.tls.key", "gateway.key")]

@@ -190,6 +190,13 @@ def test_verify_says_who_signed_whatever_one_has_in_hand(trusted: Trusted, call:
     bent = tmp_path / "bent.json"
     bent.write_text(json.dumps(forged))
     assert call("-C", trusted.root, "trust", "verify", bent).code != 0
+    assert call("-C", trusted.root, "trust", "renew").code == 0
+    first = call("-C", trusted.root, "trust", "verify", root)
+    assert (first.code, "signed by mira (root)" in first.out) == (0, True), first.err
+    assert "root 1 of this fleet, whose newest is 2" in " ".join(first.out.split())
+    (trusted.root / DRAFT).write_text("{")
+    draft = call("-C", trusted.root, "trust", "verify")
+    assert (draft.code, f"{DRAFT}: not a signed root" in draft.err) == (4, True), draft.err
 
 
 JONS = PersonSigner.from_seed(b"jon".ljust(32, b"."))
