@@ -6,6 +6,7 @@ coming. Before a host has joined there is nothing to pin; then both sides prove 
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from typing import Any
 
@@ -15,6 +16,7 @@ from gridops.base import limits
 from gridops.base.codes.control import NOT_READY
 from gridops.base.errors import BadSetup, Refusal, Unreachable
 from gridops.base.record import Malformed, from_data, to_data
+from gridops.base.units import render_ms
 from gridops.protocol.messages import Beat, JoinReply
 from gridops.trust.tls import pinned_client_context
 from gridops_agent.hearsay import document
@@ -93,13 +95,17 @@ class Controller:
 
     async def _ask(self, method: str, path: str, body: Any, most: int = _ANSWER_BYTES) -> dict[str, Any]:
         try:
-            async with self._http.stream(method, path, json=body) as answer:
+            async with asyncio.timeout(limits.ANSWER_MS / 1_000), self._http.stream(method, path, json=body) as answer:
                 raw = bytearray()
                 async for chunk in answer.aiter_bytes():
                     raw += chunk
                     if len(raw) > most:
                         raise Unreachable(f"{self.url} sends more than {most} bytes")
                 status = answer.status_code
+        except TimeoutError as error:
+            raise Unreachable(
+                f"the controller at {self.url} does not answer: no whole answer within {render_ms(limits.ANSWER_MS)}"
+            ) from error
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
             kind = Foreign if _foreign(error) else Unreachable
             why = "another certificate than the pinned one" if kind is Foreign else str(error) or type(error).__name__

@@ -127,6 +127,9 @@ HEARTBEATS_PER_S = 100
 """Of all hosts together, and once more of those that have something to do; beyond it each speaks less often. A fifth
 of a core at 1,000 hosts. Double: a busy controller's plans wait for its heartbeats; half: 500 hosts are heard every
 ten seconds and 1,000 every twenty."""
+ANSWER_MS = 120_000
+"""A whole answer of the controller, to its last byte: who lets it drip keeps no host from asking again, or for roots
+elsewhere. Double: one try before the host is stale; half: a directive of a mebibyte needs 17 KiB/s, not 9."""
 POLL_MOST_MS = 60_000
 """The longest wish for the next heartbeat that agents follow."""
 

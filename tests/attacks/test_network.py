@@ -2,13 +2,15 @@
 
 What was ever said, of every kind, is played to everybody, at every later step of a story: as the answer to a heartbeat,
 as a heartbeat, as a receipt, as a request. Nothing of it is believed, nothing starts, and not one byte of a ledger or
-of the journal changes. No refusal here is final. Slow and endless senders meet the real listener in tests/e2e.
+of the journal changes. No refusal here is final. Slow and endless callers of the controller meet its real listener in
+tests/e2e.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,9 +18,10 @@ from dataclasses import replace
 import pytest
 
 from gridops.base import limits
-from gridops.base.errors import Refusal
+from gridops.base.errors import Refusal, Unreachable
 from gridops.protocol.messages import Beat
 from gridops.trust.envelope import MACHINE_KINDS, PERSON_KINDS
+from gridops_agent.client import Controller
 from tests.attacks.line import HOSTS, Line, Message
 from tests.attacks.place import Place, payload_of
 
@@ -228,3 +231,42 @@ def test_an_answer_to_one_host_is_none_to_another(ended: Line) -> None:
     alpha.poll(lambda beat: answers.append(ended.post(beat)) or "{}")  # type: ignore[func-returns-value]
     assert beta.poll(answers[0]) == ["wrong_host"]
     ended.turn()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+DRIPS: list[tuple[str, bytes, bytes]] = [
+    ("in the middle of its head", HEAD, b"x"),
+    ("in the middle of its body", HEAD + b"content-length: 100000\r\n\r\n", b" "),
+    ("in pieces without an end", HEAD + b"transfer-encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+]
+
+
+@pytest.mark.parametrize(("first", "drip"), [row[1:] for row in DRIPS], ids=[row[0] for row in DRIPS])
+async def test_an_answer_that_drips_keeps_no_host_from_asking_again(
+    first: bytes, drip: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes in time; the whole never does. The words are those of the host's own bound, not of an end."""
+    monkeypatch.setattr(limits, "ANSWER_MS", 400)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            writer.write(first)
+            for _ in range(200):
+                writer.write(drip)
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    controller = Controller.unproved(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    try:
+        for _ in range(2):
+            with pytest.raises(Unreachable, match="no whole answer within 400 ms"):
+                await controller.roots()
+    finally:
+        await controller.close()
+        server.close()
+
+
+def test_two_whole_answers_are_waited_for_before_a_host_is_stale() -> None:
+    assert 2 * limits.ANSWER_MS < limits.STALE_SESSION_MS
