@@ -14,7 +14,8 @@ from gridops.base import limits
 from gridops.base.errors import BadSetup, GridopsError, Refusal
 from gridops.base.ids import CommitId
 from gridops.controller.core.intend import Found
-from gridops.controller.lineage import Base, line_to
+from gridops.controller.lineage import Base, line_to, unread_catalog
+from gridops.controller.statedir import ACCEPTED
 from gridops.files.git import Checkout
 from gridops.files.load import check, load_tightening
 from gridops.files.tree import MemoryTree, Tree
@@ -125,6 +126,7 @@ def _read(checkout: Checkout, commit: CommitId, base: Base, tight: Tight) -> Fou
         line = line_to(checkout, commit, base)
         if line.refusal is not None:
             return _disbelieved(checkout, line, tight)
+    catalog_before = _catalog_before(checkout, base) if line is None else None
     mode, drains = _tightening(tree) if base.signed else tight
     checked = check(tree)
     intent = checked.intent
@@ -143,17 +145,24 @@ def _read(checkout: Checkout, commit: CommitId, base: Base, tight: Tight) -> Fou
         drains=drains,
         roots=roots,
         catalog=catalog_text(tree),
-        catalog_before=_catalog_of(checkout, base.commit) if line is None else None,
+        catalog_before=catalog_before,
         descends=all(checkout.is_ancestor(known, commit) for known in before),
         line=line,
     )
 
 
-def _catalog_of(checkout: Checkout, commit: CommitId | None) -> str | None:
-    """What stood in a commit that may be gone by now."""
-    if commit is None or checkout.resolve(commit) is None:
+def _catalog_before(checkout: Checkout, base: Base) -> str | None:
+    """What stood in the commit in force. That may be gone by now, where the journal knows of its catalog."""
+    if base.commit is None:
         return None
-    return catalog_text(checkout.tree(commit))
+    if checkout.resolve(base.commit) is None:
+        if base.alone and base.chain.root.catalog != 0:
+            raise unread_catalog(base.commit, f"it is not here (where no clone has it: move {ACCEPTED} away)")
+        return None
+    try:
+        return catalog_text(checkout.tree(base.commit))
+    except GridopsError as error:
+        raise unread_catalog(base.commit, error.message) from error
 
 
 def _disbelieved(checkout: Checkout, line: Line, tight: Tight) -> Found:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -19,10 +18,20 @@ from gridops.base.ids import CommitId
 from gridops.controller.core.intend import chain_of
 from gridops.controller.statedir import StateDir
 from gridops.files.git import Checkout
-from gridops.files.objects import FOLDER, Objects
+from gridops.files.objects import FOLDER, LINK, MODULE, Objects
 from gridops.files.survey import survey
 from gridops.trust.commit import Commit, read_commit, signed_by
-from gridops.trust.line import Line, Position, Step, begins_anew, catalog_after, follow, restricted, root_documents
+from gridops.trust.line import (
+    CATALOG,
+    Line,
+    Position,
+    Step,
+    begins_anew,
+    catalog_after,
+    follow,
+    restricted,
+    root_documents,
+)
 from gridops.trust.root import TRUST, RoleKey, RootChain, genesis
 
 _TREE = re.compile(rb"tree ([0-9a-f]{40}|[0-9a-f]{64})\n")
@@ -37,6 +46,8 @@ class Base:
     roots: tuple[str, ...]
     beside: CommitId | None = None
     """What the note beside the journal names, where that is another one: a journal may be an older copy of itself."""
+    alone: bool = False
+    """Nothing but that commit says what was in force: the journal remembers none."""
 
     @property
     def signed(self) -> bool:
@@ -183,12 +194,28 @@ def _beginning(
 
 
 def _holding(objects: Objects, at: Position) -> Position:
-    """With the catalog of its own tree: where the journal is gone, nothing else says that it was in force."""
-    with suppress(Refusal):
+    """With the catalog of its own tree: where the journal is gone, nothing else says that it was in force.
+
+    Nothing else in that folder is a reason to forget it. One that is there and cannot be read is a reason to stop: what
+    comes after could bring an older one back. Raises Refusal.
+    """
+    if at.chain.root.catalog == 0:
+        return at
+    try:
         trust = _trust_of(objects, _tree_of(at.commit, _raw(objects, at.commit)))
-        files = _files(objects, trust) if trust is not None else None
-        return replace(at, catalog=catalog_after(at.catalog, at.chain, files))
-    return at  # it was accepted by a program that asked less of it: it says nothing of catalogs
+        items = objects.folder(trust) if trust is not None else ()
+        kept = next((i for i in items if i.name == CATALOG.encode() and i.mode not in (FOLDER, LINK, MODULE)), None)
+        raw = objects.read(kept.oid, "blob", limits.YAML_FILE_BYTES) if kept is not None else None
+    except Refusal as refusal:
+        raise unread_catalog(at.commit, refusal.message) from refusal
+    return replace(at, catalog=catalog_after(at.catalog, at.chain, {CATALOG: raw} if raw is not None else None))
+
+
+def unread_catalog(commit: CommitId, why: str) -> Refusal:
+    """Nobody can say which catalog was in force, and an older one must not come back by that."""
+    what = f"{TRUST}{CATALOG} of commit {commit[:12]}, which was in force, cannot be read: {why}"
+    way = f"look with git fsck, and get it from a clone that has it: git fetch CLONE {commit}"
+    return Refusal(codes.COMMIT_UNREADABLE.code, f"{what}; {way}", subject=commit)
 
 
 def _standing(

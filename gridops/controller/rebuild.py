@@ -54,7 +54,7 @@ def rebuild(found: Ground, opening: Opening) -> Memory:
     """Make the journal anew. Raises Busy while a controller runs, Refusal for a plan document that does not verify."""
     roots, before = opening.roots, opening.state.accepted()
     chain = chain_of(roots)
-    commit = newest_valid(found, Base(before.commit if before is not None else None, chain, roots))
+    commit = newest_valid(found, Base(before.commit if before is not None else None, chain, roots, alone=True))
     branch = Place(found.checkout, found.settings, found.source.branch, opening.state.signer()).branch()
     applied = newest_applied(branch, chain)
     kept = _set_old_aside(opening.state.path, chain.root.controller_epoch)

@@ -166,7 +166,7 @@ class Controller:
         accepted, kept = self.state.accepted, self.dir.accepted()
         commit = accepted.commit if accepted is not None else kept.commit if kept is not None else None
         beside = kept.commit if kept is not None and kept.commit != commit else None
-        return Base(commit, self.soft.chain, tuple(self.state.roots), beside)
+        return Base(commit, self.soft.chain, tuple(self.state.roots), beside, alone=accepted is None)
 
     def found(self, commit: Found) -> int:
         """A commit was read: it becomes the intent, or is refused. Returns the number of rows."""

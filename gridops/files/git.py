@@ -227,7 +227,7 @@ class Checkout:
 
 
 def list_files(where: GitDir, commit: str, folders: tuple[str, ...], most: int = limits.FILES) -> dict[str, Entry]:
-    """Files below some folders of a commit or tree, by path. Raises Failed for more than `most`."""
+    """Files below some folders of a commit or tree, by path. Raises Failed for more than `most` or a damaged one."""
     raw = ask(where, "ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--", *folders).out
     found: dict[str, Entry] = {}
     for line in raw.split(b"\0"):
@@ -235,7 +235,11 @@ def list_files(where: GitDir, commit: str, folders: tuple[str, ...], most: int =
             continue
         facts, _, path = line.partition(b"\t")
         mode, _, oid, size = facts.decode("ascii").split()
-        found[path.decode("utf-8", "surrogateescape")] = Entry(mode, oid, 0 if size == "-" else int(size))
+        name = path.decode("utf-8", "surrogateescape")
+        if not size.isdigit() and size != "-":  # git says BAD
+            what = f"{where.shown}: {name[:200]} of {commit[:12]} is missing or damaged"
+            raise Failed(what, hints=("check the repository: git fsck",))
+        found[name] = Entry(mode, oid, 0 if size == "-" else int(size))
     if len(found) > most:
         raise Failed(f"{where.shown}: {counted(len(found), 'file')} in {', '.join(folders)}, at most {most} are read")
     return found

@@ -20,8 +20,8 @@ from gridops.trust.release import NONE_KNOWN, KnownCatalog, take
 from gridops.trust.root import TRUST, RoleKey, RootChain, walk
 
 _ROOT = re.compile(r"root/([1-9][0-9]{0,4})\.json")
-_CATALOG = "catalog.json"
-_BESIDE = frozenset({"draft.json", _CATALOG, "README.md"})
+CATALOG = "catalog.json"
+_BESIDE = frozenset({"draft.json", CATALOG, "README.md"})
 """What may stand in policies/trust beside the root documents. Who reads one of them judges it there."""
 
 
@@ -90,7 +90,7 @@ def follow(at: Position, step: Step) -> Position:
 def catalog_after(known: KnownCatalog, chain: RootChain, trust: Mapping[str, bytes] | None) -> KnownCatalog:
     """What is known of catalogs after this tree. One that does not hold, or is older, says nothing: the next commit
     may mend it, and whoever judges the last one refuses it there."""
-    raw = trust.get(_CATALOG) if trust is not None else None
+    raw = trust.get(CATALOG) if trust is not None else None
     if raw is None:
         return known
     try:

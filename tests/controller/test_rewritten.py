@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gridops.base.errors import Refusal
+from gridops.base.errors import GridopsError, Refusal
 from gridops.base.ids import CommitId
+from gridops.controller.lineage import Base
 from gridops.controller.rebuild import rebuild
-from gridops.controller.start import ground, opening
+from gridops.controller.start import ground, newest_valid, opening
+from gridops.controller.statedir import Kept
 from gridops.trust import amend
 from gridops.trust.release import seal_catalog
-from tests.attacks.desk import JON, SignedDesk
+from tests.attacks.desk import JON, SignedDesk, Writer
 from tests.builders.commits import unsigned
 from tests.controller.fleet import NOW, Desk, FakeClock
 from tests.trust import catalogs
@@ -172,14 +175,7 @@ def test_a_lost_journal_takes_no_older_catalog_than_the_one_that_was_in_force(
 ) -> None:
     """Whoever may commit, and signs nothing else, could reinstate by it what people ended: a rebuild knows by git."""
     at: Desk = request.getfixturevalue(level)
-    one, two = (seal_catalog(catalogs.catalog(at.fleet.chain.fleet, version=n), at.fleet.person) for n in (1, 2))
-    commit(at, {CATALOG: one})
-    good = commit(at, {CATALOG: two})
-    assert at.state.accepted.commit == good
-    at.controller.close()
-    commit(at, {CATALOG: one}, look=False)
-    for journal in at.fleet.state.glob("journal*"):
-        journal.unlink()
+    good = at_an_older_catalog(at)
     found = ground(at.fleet.path)
     assert rebuild(found, opening(found, at.fleet.state, FakeClock())).commit == good
     at.start()
@@ -212,3 +208,67 @@ def test_a_lost_journal_and_an_older_one_take_a_rewritten_branch_too(signed: Sig
     desk.start()
     desk.look()
     assert (desk.force, desk.alarm()) == (good, "")
+
+
+@pytest.mark.parametrize("level", ["signed", "desk"])
+@pytest.mark.parametrize("lost", ["what the file held", "the folder", "the commit"])
+def test_a_lost_journal_and_a_catalog_that_nobody_can_read_let_no_older_one_in(
+    request: pytest.FixtureRequest, level: str, lost: str
+) -> None:
+    """Said with its name and the way out: an older catalog would come back where nobody can say which was in force."""
+    at: Desk = request.getfixturevalue(level)
+    good = at_an_older_catalog(at)
+    git = Writer(at.fleet.path).git
+    if lost == "the commit":
+        git("update-ref", "refs/heads/main", git("commit-tree", "-p", f"{good}~1", "-m", "x", "main^{tree}"))
+    gone = {"what the file held": f"{good}:{CATALOG}", "the folder": f"{good}:policies/trust", "the commit": good}[lost]
+    object_at(at, git("rev-parse", gone)).unlink()
+    found = ground(at.fleet.path)
+    with pytest.raises(GridopsError) as no:
+        rebuild(found, opening(found, at.fleet.state, FakeClock()))
+    said = str(no.value)
+    assert good[:12] in said
+    assert CATALOG in said or (level, lost) == ("signed", "the commit"), "there the line of commits ends before"
+    with suppress(Refusal):  # it may be said so as well: then the look is tried again
+        at.start()
+    assert at.state.accepted is None
+    if (level, lost) == ("desk", "the commit"):
+        at.controller.close()
+        assert "accepted.json" in said
+        (at.fleet.state / "accepted.json").unlink()
+        assert rebuild(found, opening(found, at.fleet.state, FakeClock())).commit, "people have said so"
+
+
+def test_what_else_lies_beside_a_catalog_is_no_reason_to_forget_it(signed: SignedDesk) -> None:
+    """A program that asked less of that folder accepted the commit."""
+    at = signed
+    commit(at, {CATALOG: catalog_of(at, 2)})
+    odd = commit(at, {"policies/trust/notes/why.txt": "long ago\n"}, look=False)
+    at.controller.dir.keep_accepted(Kept(commit=odd, roots=tuple(at.roots)))
+    at.controller.close()
+    for journal in at.fleet.state.glob("journal*"):
+        journal.unlink()
+    commit(at, {CATALOG: catalog_of(at, 1), "policies/trust/notes/why.txt": None}, look=False)
+    found = ground(at.fleet.path)
+    base = Base(odd, at.chain, tuple(at.roots), alone=True)
+    assert newest_valid(found, base).commit == odd, "the tip would bring the older one back"
+
+
+def catalog_of(at: Desk, version: int) -> str:
+    return seal_catalog(catalogs.catalog(at.fleet.chain.fleet, version=version), at.fleet.person)
+
+
+def at_an_older_catalog(at: Desk) -> CommitId:
+    """The second catalog was in force, the journal is gone, the branch shows the first. The commit of the second."""
+    commit(at, {CATALOG: catalog_of(at, 1)})
+    good = commit(at, {CATALOG: catalog_of(at, 2)})
+    assert at.state.accepted.commit == good
+    at.controller.close()
+    commit(at, {CATALOG: catalog_of(at, 1)}, look=False)
+    for journal in at.fleet.state.glob("journal*"):
+        journal.unlink()
+    return CommitId(good)
+
+
+def object_at(at: Desk, oid: str) -> Path:
+    return at.fleet.path / ".git" / "objects" / oid[:2] / oid[2:]
