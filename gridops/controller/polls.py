@@ -1,7 +1,8 @@
-"""One poll of a host in two steps: hear it, so that its word becomes rows; then, when they are durable, answer it.
+"""One poll of a host in three steps: hear it, so that its word becomes rows; prove what it is to be told; answer it.
 
-`service` calls `hear` for each poll that came together, makes everything durable at once, and calls `answer` for each.
-Between the two nothing may leave the process. Nothing here decides what to do on a host: `core` does.
+`service` calls `hear` for each poll that came together, then `prove` for each, makes everything durable at once, and
+calls `answer` for each. Between the first and the last nothing may leave the process. Nothing here decides what to do
+on a host: `core` does.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class Polled:
     heartbeat: Heartbeat
     news: bool
     now_ms: int
+    heard: Heard | None = None
+    """What it said, where that is of now."""
+    heard_lately: bool = False
+    """It was fresh until this word."""
     in_doubt: bool = False
     """It may be a copy that speaks: it gets nothing to act on."""
 
@@ -74,8 +79,16 @@ def hear(desk: Controller, beat: Beat) -> Polled:
         soft.hosts[host] = said.heard
         soft.shown.setdefault(host, {}).update(now_shown(state.hosts[host], said.heard))
     desk.rise()
-    desk.writer.record(desk.taken_back(host, said.heard, now_ms, heard_lately=lately), now_ms)
-    return Polled(heartbeat, news, now_ms)
+    return Polled(heartbeat, news, now_ms, said.heard, lately)
+
+
+def prove(desk: Controller, polled: Polled) -> Polled:
+    """Take back what may not go any more, by all that was heard: also by who spoke after it and is answered with it."""
+    if not polled.in_doubt:
+        host, now_ms = polled.heartbeat.host, polled.now_ms
+        rows = desk.taken_back(host, polled.heard, now_ms, heard_lately=polled.heard_lately)
+        desk.writer.record(rows, now_ms)
+    return polled
 
 
 def answer(desk: Controller, polled: Polled) -> Answered:

@@ -207,13 +207,15 @@ class Controller:
         return answered
 
     def beats(self, beats: Sequence[Beat]) -> list[Answered | Exception]:
-        """Polls that came together: each is heard in turn, all become durable at once, and only then are answered.
+        """Polls that came together: each is heard, then what it may be told is proved by the words of all; all becomes
+        durable at once, and only then each is answered.
 
         What one of them is refused for, or a fault that it meets, is its own answer and nobody else's.
         """
         heard = [self._tried(polls.hear, beat) for beat in beats]
+        proved = [one if isinstance(one, Exception) else self._tried(polls.prove, one) for one in heard]
         self.writer.flush()
-        return [one if isinstance(one, Exception) else self._tried(polls.answer, one) for one in heard]
+        return [one if isinstance(one, Exception) else self._tried(polls.answer, one) for one in proved]
 
     def _tried(self, step: Callable[[Controller, S], T], of: S) -> T | Exception:
         try:

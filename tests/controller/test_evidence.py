@@ -11,6 +11,7 @@ from gridops.base.ids import HostId
 from gridops.base.record import to_bytes
 from gridops.controller.core.evidence import ending, margin_ms
 from gridops.controller.core.state import Uncertain
+from gridops.controller.polls import Answered
 from gridops.model.action import Drain
 from gridops.model.snapshot import ResidencyState
 from gridops.protocol import outbox as ob
@@ -47,6 +48,26 @@ def test_an_end_is_looked_at_again_in_the_moment_in_which_it_goes(fleet: Fleet) 
     desk.beat(victim)
     assert drains(desk) == 0
     assert desk.fleet.agents[victim].replicas()
+    desk.controller.close()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_polls_that_come_together_are_proved_by_the_words_of_all_of_them(fleet: Fleet, order: int) -> None:
+    """Whoever speaks first is not told to end because of what the other one said before."""
+    desk, victim, survivor = drain_of_one_of_two(fleet)
+    desk.clock.pass_by(1_000)
+    agents = [fleet.agents[name] for name in (victim, survivor)][::order]
+    room = fleet.agents[survivor].room
+    room.residencies = {k: replace(v, state=ResidencyState.FAILED) for k, v in room.residencies.items()}
+    room.bump()
+    for agent in agents:
+        agent.now_ms = desk.now
+    answers = desk.controller.beats([agent.beat() for agent in agents])
+    for agent, answer in zip(agents, answers, strict=True):
+        assert isinstance(answer, Answered)
+        agent.hear(answer.directive)
+    assert drains(desk) == 0
+    assert fleet.agents[victim].replicas()
     desk.controller.close()
 
 

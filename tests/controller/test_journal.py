@@ -9,7 +9,7 @@ import pytest
 from gridops.base import limits
 from gridops.base.errors import BadSetup, Busy, Failed, Refusal
 from gridops.base.ids import HostId
-from gridops.controller import writer
+from gridops.controller import views, writer
 from gridops.controller.core import rows as r
 from gridops.controller.core.row_kinds import encode
 from gridops.controller.service import Controller, Opening, state_dir
@@ -126,7 +126,10 @@ def test_a_damaged_journal_is_set_aside_and_the_controller_only_recommends(fleet
         extra.unlink()
     desk.start()
     assert desk.state.distrust is not None
-    assert list(fleet.state.glob("journal.sqlite.damaged-*"))
+    kept = min(fleet.state.glob("journal.sqlite.damaged-*"), key=lambda path: len(path.name))
+    said = views.status(desk.controller.view())
+    assert said.scopes[0].mode.effective == "recommend", "whatever the files say"
+    assert kept.name in "; ".join(alarm.text for alarm in said.alarms), "for as long as nobody has rebuilt it"
     desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
     desk.settle()
     assert desk.executed() == done, "no command while the journal cannot be trusted"

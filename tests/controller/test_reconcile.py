@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -33,13 +35,13 @@ def started(fleet: Fleet, **files: str) -> Desk:
 THREE = f"{HOSTS}  gamma: {{domains: {{rack: up}}, devices: {{cpu0: {{kind: cpu, memory: 3GiB}}}}}}\n"
 
 
-def three(fleet: Fleet, **files: str) -> Desk:
+def three(fleet: Fleet, *, ready: Sequence[str] = ("coder/1", "coder/2", "coder/3"), **files: str) -> Desk:
     """A replica on each of three hosts, and everything is done by itself."""
     fleet.agents["gamma"] = fleet._agent("gamma")
     fleet.begin(hosts=THREE, **{"policies/mode.yaml": WIDE, "profiles.d/coder.yaml": profile(replicas=3), **files})
     desk = Desk(fleet)
     desk.settle(14)
-    assert desk.ready() == ["coder/1", "coder/2", "coder/3"]
+    assert desk.ready() == list(ready)
     return desk
 
 
@@ -347,6 +349,34 @@ def test_an_end_that_was_taken_back_blocks_the_next_of_its_profile_until_its_hos
     desk.beat()
     desk.settle()
     assert len(desk.ready()) == 1, "with the answer it goes on"
+    desk.controller.close()
+
+
+def test_an_end_that_was_taken_back_blocks_no_start_of_its_profile_and_no_end_of_another(fleet: Fleet) -> None:
+    """Its host is silent for good, and what only adds or is about other models goes on."""
+    roomy = POLICIES["policies/budgets.yaml"].replace("per_device: 1", "per_device: 4")
+    other = {"profiles.d/other.yaml": profile("other", replicas=3), "policies/budgets.yaml": roomy}
+    desk = three(fleet, **other, ready=[f"{name}/{n}" for name in ("coder", "other") for n in (1, 2, 3)])
+    desk.commit({"profiles.d/coder.yaml": profile(replicas=2)})
+    desk.pass_()
+    (asked,) = [(h, e.body.seq) for h, b in desk.state.hosts.items() for e in ob.open_entries(b.outbox)]
+    gone, seq = asked
+    others = [name for name in fleet.agents if name != gone]
+    desk.controller.commit((BodyVoided(host=gone, seq=seq, why="a person was quick"),), desk.now)
+    desk.commit({"profiles.d/other.yaml": profile("other", replicas=1)})
+    room = fleet.agents[others[0]].room
+    lost = next(k for k, v in room.residencies.items() if v.profile == "coder")
+    room.residencies = {k: v for k, v in room.residencies.items() if k != lost}
+    room.bump()
+    before = desk.executed()
+    for _ in range(24):
+        desk.clock.pass_by(1_000)
+        desk.beat(*others)
+        desk.pass_()
+    done = {(kind, replica.partition("/")[0]) for _, kind, replica in Counter(desk.executed()) - Counter(before)}
+    assert ("warm", "coder") in done
+    assert ("drain", "other") in done
+    assert ("drain", "coder") not in done
     desk.controller.close()
 
 

@@ -64,6 +64,22 @@ def test_a_group_is_written_whole_or_not_at_all(path: Path) -> None:
     opened.close()
 
 
+def test_a_group_whose_third_row_the_disk_does_not_take_leaves_nothing(path: Path) -> None:
+    opened = Journal.open(path)
+    term = opened.take_term(1)
+    assert opened.append(rows(1, 3), term) == 3
+    fails = "CREATE TRIGGER fails BEFORE INSERT ON rows WHEN NEW.n = 6 BEGIN SELECT RAISE(FAIL, 'disk I/O error'); END"
+    opened._connection.execute(fails)
+    with pytest.raises(Failed, match="disk I/O error"):
+        opened.append(rows(4, 4), term)
+    opened._connection.execute("DROP TRIGGER fails")
+    assert opened.head == 3
+    opened.close()
+    again = Journal.open(path)
+    assert [row.n for row in again.replay()] == [1, 2, 3]
+    again.close()
+
+
 def test_replay_begins_where_it_is_asked_to(path: Path) -> None:
     filled(path, 1_203)
     opened = Journal.open(path)
