@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 
 from gridops.base.errors import Refusal
+from gridops.base.ids import Digest, HostId, ProfileName
 from gridops.base.units import render_instant
 from gridops.controller import views
 from gridops.controller.clock import TOLERANCE_MS
 from gridops.controller.core.modes import permitted
 from gridops.controller.service import LEAP_MS
+from gridops.model.advice import Prefetched
+from gridops.model.snapshot import ResidencyState
 from tests.controller.fleet import DEFAULT, OBSERVE, Desk, profile, run
 
 HOUR_MS = 3_600_000
@@ -121,6 +124,34 @@ def test_a_host_that_people_expunged_alarms_nobody_about_its_time(desk: Desk) ->
     assert "hosts_clock" in alarms(desk)
     desk.commit({"fleet.d/keys/alpha.yaml": desk.fleet.key_file("alpha") + "expunged: true\n"})
     assert "hosts_clock" not in alarms(desk)
+
+
+def test_a_host_whose_clock_was_years_ahead_ages_by_when_it_was_heard(desk: Desk) -> None:
+    """Before its first directive a host writes down its wall clock; what it wrote stays when that was put right."""
+    desk.settle(2)
+    desk.apply()
+    desk.settle()
+    host = next(name for name, agent in desk.fleet.agents.items() if agent.room.residencies)
+    room = desk.fleet.agents[host].room
+    ahead_ms = desk.now + 15 * 365 * 86_400_000
+    digest = Digest("sha256:" + "7" * 64)
+    guess = {"host": HostId(host), "profile": ProfileName("coder"), "files": (digest,), "size_bytes": 1}
+    room.residencies = {k: replace(v, since_ms=ahead_ms) for k, v in room.residencies.items()}
+    room.guesses = [Prefetched(since_ms=ahead_ms, **guess)]
+    desk.restart()
+    desk.beat(host)
+    moments = []
+    for _ in range(3):
+        desk.clock.pass_by(1_000)
+        desk.beat(host)
+        report = desk.controller.soft.hosts[host].report
+        moments.append((report.residencies[0].since_ms, report.prefetched[0].since_ms))
+    first_ms = desk.now - 2_000
+    assert moments == [(first_ms, first_ms)] * 3, "no later than it was heard of, and each word says the same"
+    room.residencies = {k: replace(v, state=ResidencyState.DRAINING) for k, v in room.residencies.items()}
+    desk.clock.pass_by(1_000)
+    desk.beat(host)
+    assert desk.controller.soft.hosts[host].report.residencies[0].since_ms == desk.now
 
 
 def test_a_request_from_the_future_names_both_times(desk: Desk) -> None:

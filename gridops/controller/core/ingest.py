@@ -17,6 +17,7 @@ from gridops.base.codes.protocol import OLD_CATALOG, RECEIPT_GAP
 from gridops.base.codes.trust import WRONG_FLEET
 from gridops.base.errors import Refusal
 from gridops.base.ids import Digest, HostId
+from gridops.base.record import with_one
 from gridops.base.units import counted
 from gridops.controller.core import rows as r
 from gridops.controller.core import terms
@@ -29,7 +30,7 @@ from gridops.model.snapshot import HostReport, HostState
 from gridops.protocol import outbox as ob
 from gridops.protocol.alarm import Alarm, alarm
 from gridops.protocol.binding import Bound, open_binding
-from gridops.protocol.messages import Ability, Grant, Heartbeat, Receipt
+from gridops.protocol.messages import Ability, Grant, Heartbeat, Inventory, Receipt
 from gridops.protocol.outbox import Outbox
 from gridops.protocol.pulse import Pulse, beat, in_doubt, is_of_now, told
 from gridops.trust.keys import parse_key
@@ -225,7 +226,8 @@ def _binding(soft: Soft, host_key: str, heartbeat: Heartbeat, now_ms: int) -> Bo
 
 
 def _heard(soft: Soft, host_key: str, heartbeat: Heartbeat, now_ms: int) -> Heard:
-    inventory, before = heartbeat.inventory, soft.hosts.get(heartbeat.host)
+    before = soft.hosts.get(heartbeat.host)
+    inventory = _dated(heartbeat.inventory, before.report if before is not None else None, now_ms)
     report = HostReport(
         host=heartbeat.host,
         observed_ms=now_ms,
@@ -261,6 +263,36 @@ def _heard(soft: Soft, host_key: str, heartbeat: Heartbeat, now_ms: int) -> Hear
         binding=_binding(soft, host_key, heartbeat, now_ms),
         alarms=heartbeat.alarms,
         heartbeat=heartbeat,
+    )
+
+
+def _dated(inventory: Inventory, before: HostReport | None, now_ms: int) -> Inventory:
+    """With moments that lie ahead of controller time taken for those at which they were first heard of.
+
+    Until a host has heard us in its present run it goes by its wall clock, and what it wrote down by one that was years
+    ahead stays there when that has been put right: such a replica would be too young to move for years, and files that
+    nobody asked for would never grow old (A-406). What lies behind is at worst from before a clock that was put ahead:
+    a host's time never goes back behind what it has heard.
+    """
+    most_ms = now_ms + limits.ISSUED_AHEAD_MS
+    late = [r for r in inventory.residencies if r.since_ms is not None and r.since_ms > most_ms]
+    guesses = [p for p in inventory.prefetched or () if p.since_ms > most_ms]
+    if not late and not guesses:
+        return inventory
+    heard: dict[object, int] = {}
+    if before is not None:
+        heard |= {(r.incarnation, r.state): r.since_ms for r in before.residencies if r.since_ms is not None}
+        heard |= {(p.profile, p.files): p.since_ms for p in before.prefetched or ()}
+    return replace(
+        inventory,
+        residencies=tuple(
+            with_one(r, "since_ms", heard.get((r.incarnation, r.state), now_ms)) if r in late else r
+            for r in inventory.residencies
+        ),
+        prefetched=tuple(
+            with_one(p, "since_ms", heard.get((p.profile, p.files), now_ms)) if p in guesses else p
+            for p in inventory.prefetched or ()
+        ),
     )
 
 
