@@ -23,7 +23,7 @@ from gridops.controller.core import advised, operate
 from gridops.controller.core import apply as applying
 from gridops.controller.core import rows as r
 from gridops.controller.core.modes import desired_now, permitted
-from gridops.controller.core.observe import recovering
+from gridops.controller.core.observe import as_heard, recovering
 from gridops.controller.core.propose import cause_of, fingerprint, follow, inputs
 from gridops.controller.metrics import Histogram
 from gridops.controller.project import Place
@@ -163,9 +163,10 @@ class Planning:
         if current.decisions_digest != reviewed.decisions_digest:
             # A reading may have done it, which triggers nothing: the next pass proposes what is true now.
             controller.soft.scope(current.scope).seen = None
-        ready = applying.finish(
-            controller.state, controller.soft.chain, request, applying.Question(reviewed, current, approvals), now_ms
-        )
+        touched = {g.host for p in (reviewed, current) for g in p.reads.hosts}
+        heard = as_heard(controller.soft, controller.roster, touched, now_ms)
+        question = applying.Question(reviewed, current, approvals, heard)
+        ready = applying.finish(controller.state, controller.soft.chain, request, question, now_ms)
         rows: list[r.Row] = [ready.row]
         waits = controller.state.scope(current.scope).proposal
         if waits is not None:

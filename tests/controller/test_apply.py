@@ -10,7 +10,7 @@ import pytest
 
 from gridops.base import limits
 from gridops.base.errors import Busy, GridopsError, Refusal
-from gridops.base.ids import PlanId, ProfileName
+from gridops.base.ids import PlanId, ProfileName, short
 from gridops.controller import views
 from gridops.controller.core.apply import find
 from gridops.controller.core.progress import LOCK_IDLE_MS
@@ -142,6 +142,20 @@ def test_a_stale_plan_is_refused_with_both_lists_of_decisions(desk: Desk) -> Non
     assert text.count("place coder/1") == 2
     assert "* place coder/2" in text
     assert desk.book().target is None
+
+
+def test_a_plan_is_stale_because_a_host_went_silent_and_that_host_is_named(desk: Desk) -> None:
+    """The new decisions touch others: who is not heard any more is no part of what they read."""
+    proposed(desk)
+    plan = desk.proposal()
+    (seat,) = (d.target for d in plan.decisions if d.target is not None)
+    del desk.fleet.agents[seat.host]
+    desk.settle(12, 10_000)
+    error = refusal(lambda: desk.apply(plan))
+    assert isinstance(error, Refusal)
+    assert error.code == "GO412"
+    reviewed = f"plan {short(plan.decisions_digest)}, as reviewed"
+    assert error.evidence[1:3] == (f"  host {seat.host} is not heard", reviewed)
 
 
 def test_a_plan_made_before_another_was_applied_is_told_which_one_is_in_force_by_a_name_that_commands_take(

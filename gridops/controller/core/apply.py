@@ -7,14 +7,14 @@ changed by a refusal. The CLI calls this through the operator endpoint.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gridops.base import limits
 from gridops.base.codes.control import GO411, GO412, GO416, GO419, GO422, GO423, GO424, GO428, GO429
 from gridops.base.codes.trust import GO421, WRONG_FLEET
 from gridops.base.errors import Busy, Refusal
-from gridops.base.ids import PersonName, PlanId, ProfileName, ScopeName, short
+from gridops.base.ids import HostId, PersonName, PlanId, ProfileName, ScopeName, short
 from gridops.base.units import counted, render_instant, render_ms
 from gridops.controller.core import rows as r
 from gridops.controller.core.modes import Permitted, permitted
@@ -50,6 +50,8 @@ class Question:
     reviewed: Plan
     current: Plan
     approvals: tuple[str, ...]
+    heard: Mapping[HostId, int | None]
+    """The generation of each host that either of them touches, as its newest word says; None for one that is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def finish(state: State, chain: RootChain, request: OperatorRequest, question: Q
     """Judge approvals for what would be done now."""
     reviewed, current = question.reviewed, question.current
     if reviewed.decisions_digest != current.decisions_digest:
-        raise _out_of_date(reviewed, current, state.scope(current.scope).target)
+        raise _out_of_date(question, state.scope(current.scope).target)
     _not_rejected(state, chain, request, current)
     desired = _desired(state)
     standing = permitted(state, current.scope, now_ms)
@@ -259,33 +261,37 @@ def _unmoved(reviewed: Plan, current: Plan) -> bool:
 
 def _moved_note(question: Question, in_force: Plan | None) -> str:
     current = question.current
-    lines = "; ".join(moved(question.reviewed, current, in_force))
+    lines = "; ".join(moved(question, in_force))
     same = counted(len(current.to_do), "decision")
     return f"note[{GO411.code}]: {lines}. Planned again: the same {same}, so it goes on."
 
 
-def moved(reviewed: Plan, current: Plan, in_force: Plan | None) -> tuple[str, ...]:
+def moved(question: Question, in_force: Plan | None) -> tuple[str, ...]:
     """What changed between two plans' inputs, one line each. `in_force` is what the newer one was made against."""
+    reviewed, current = question.reviewed, question.current
     lines = []
     if reviewed.intent.digest != current.intent.digest:
         old, new = (p.intent.commit or "-" for p in (reviewed, current))
         lines.append(f'intent {old[:7]} => {new[:7]} "{current.intent.subject}"')
     if reviewed.parent != current.parent:
         lines.append(f"plan in force is now {short(in_force.decisions_digest)}" if in_force else "no plan is in force")
-    before = {g.host: g.generation for g in reviewed.reads.hosts}
-    for entry in current.reads.hosts:
-        old_generation = before.get(entry.host)
-        if old_generation != entry.generation:
-            was = "-" if old_generation is None else str(old_generation)
-            lines.append(f"host {entry.host} generation {was} => {entry.generation}")
-    return tuple(lines) or ("what it read changed",)
+    before, after = ({g.host: g.generation for g in p.reads.hosts} for p in (reviewed, current))
+    for host in sorted(before.keys() | after.keys()):
+        # Whom the newer decisions leave alone is no part of what they read: what it says now tells why they do.
+        then, now = before.get(host), question.heard.get(host)
+        if now is None:
+            lines.append(f"host {host} is not heard")
+        elif then is not None and then != now:
+            lines.append(f"host {host} generation {then} => {now}")
+    return tuple(lines) or ("neither the intent nor a host that it touches: a reading or the time",)
 
 
-def _out_of_date(reviewed: Plan, current: Plan, in_force: Plan | None) -> Refusal:
+def _out_of_date(question: Question, in_force: Plan | None) -> Refusal:
+    reviewed, current = question.reviewed, question.current
     old = {_done(d) for d in reviewed.decisions}
     new = {_done(d) for d in current.decisions}
     evidence = [f"what moved since {render_instant(reviewed.created_ms)}"]
-    evidence += [f"  {line}" for line in moved(reviewed, current, in_force)]
+    evidence += [f"  {line}" for line in moved(question, in_force)]
     evidence.append(f"plan {short(reviewed.decisions_digest)}, as reviewed")
     evidence += [f"  {' ' if _done(d) in new else '*'} {_line(d)}" for d in reviewed.decisions] or ["  no decisions"]
     evidence.append(f"the same question now gives plan {short(current.decisions_digest)}")

@@ -7,6 +7,7 @@ empty. Called by every pass; it must never invent a report.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gridops.base.ids import Digest, HostId, ReplicaId, ScopeName
@@ -25,6 +26,12 @@ def fresh(soft: Soft, roster: Roster, host: HostId, now_ms: int) -> bool:
     if heard is None or heard.report.goodbye or roster.admitted(host) is None:
         return False
     return now_ms - heard.report.observed_ms <= roster.desired.planning.heartbeat.stale_after_ms
+
+
+def as_heard(soft: Soft, roster: Roster, hosts: Iterable[HostId], now_ms: int) -> dict[HostId, int | None]:
+    """The generation of each of these hosts by its newest word; None for one that is silent."""
+    reports = {h: soft.report(h) if fresh(soft, roster, h, now_ms) else None for h in hosts}
+    return {h: report.generation if report is not None else None for h, report in reports.items()}
 
 
 FORGOTTEN_MS = 35_000
