@@ -120,7 +120,7 @@ def init(
 def show(ctx: typer.Context) -> None:
     context = context_of(ctx)
     chain = chain_of(context.directory)
-    lines = [*words(chain), *trust_catalog.shown_with(chain, context.directory)]
+    lines = [*words(chain, int(time.time() * 1000)), *trust_catalog.shown_with(chain, context.directory)]
     context.emit({"text": lambda: _shown(context, lines), "json": lambda: dump_json(document(chain))})
 
 

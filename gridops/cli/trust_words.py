@@ -12,11 +12,16 @@ from gridops.trust.keys import parse_key
 from gridops.trust.root import RoleName, RootChain
 
 
-def words(chain: RootChain) -> list[str]:
-    """Lines for people."""
+def words(chain: RootChain, now_ms: int = 0) -> list[str]:
+    """Lines for people. `now_ms`: where the document was not made just now."""
     root = chain.root
     end = render_instant(root.expires_ms)
-    lines = [f"Root {root.version}, good until {end}; after that nothing changes and all keeps serving."]
+    lines = [
+        f"Root {root.version} expired at {end}: nothing changes until it is renewed (gridops trust renew), and all "
+        "keeps serving."
+        if chain.expired(now_ms)
+        else f"Root {root.version}, good until {end}; after that nothing changes and all keeps serving."
+    ]
     for role in root.roles:
         holders = sorted({entry.holder for entry in role.keys})
         lines.append(f"  {role.name:<10} {role.threshold} of {len(holders)}: {', '.join(holders)}")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gridops.cli.person import chain_of, key_folder
+from gridops.cli.trust_words import words
 from gridops.controller.statedir import StateDir
 from gridops.trust.keys import PersonSigner
 from tests.builders.calls import Call
@@ -111,6 +112,14 @@ def test_one_command_makes_a_one_person_fleet(founded: Path, call: Call, tmp_pat
     shown = call("-C", founded, "trust", "show")
     assert "approves, rejects and applies plans" in shown.out
     assert shown.out.count("\n             cannot ") == 5, "of each role also what it cannot"
+
+
+def test_show_says_that_a_root_has_expired(founded: Path) -> None:
+    chain = chain_of(founded)
+    end = chain.root.expires_ms
+    assert words(chain, end - 1)[0].startswith("Root 1, good until ")
+    assert words(chain, end + 1)[0].startswith("Root 1 expired at ")
+    assert "gridops trust renew" in words(chain, end + 1)[0]
 
 
 def test_it_says_what_each_further_step_buys_and_each_can_be_taken(fresh: Path, call: Call, tmp_path: Path) -> None:
