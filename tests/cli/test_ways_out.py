@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -28,13 +27,14 @@ def program(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_version_is_answered_without_the_argument_parser() -> None:
+def test_the_version_is_answered_by_one_module_alone() -> None:
+    """What it takes on the clock is measured in bench/bench_start.py."""
     code = (
-        "import sys; from gridops.cli.entry import main; main(['--version']);"
-        "print(sorted({'typer', 'pydantic'} & set(sys.modules)))"
+        "import sys; bare = set(sys.modules); from gridops.cli.entry import main; main(['--version']);"
+        "print(sorted(set(sys.modules) - bare))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [f"gridops {__version__}", "[]"]
+    assert done.stdout.splitlines() == [f"gridops {__version__}", "['gridops', 'gridops.cli', 'gridops.cli.entry']"]
 
 
 @pytest.mark.parametrize("args", [("--help",), ("validate",), ("validate", "--color", "never", "-o", "json")])
@@ -58,18 +58,6 @@ def test_a_flag_of_the_environment_is_checked(call, monkeypatch) -> None:
     answer = call("validate")
     assert answer.code == exits.USAGE
     assert "GRIDOPS_ASCII" in answer.err
-
-
-def test_the_version_costs_at_most_a_tenth_of_a_second() -> None:
-    def best(*args: str) -> float:
-        taken = []
-        for _ in range(5):
-            began = time.perf_counter()
-            subprocess.run([sys.executable, *args], check=True, capture_output=True)
-            taken.append(time.perf_counter() - began)
-        return min(taken)
-
-    assert best("-m", "gridops", "--version") - best("-c", "pass") < 0.1
 
 
 def test_help_lists_commands_without_importing_them() -> None:
