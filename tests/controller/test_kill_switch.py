@@ -54,6 +54,14 @@ def test_leaving_automatic_voids_undelivered_standing_commands(fleet: Fleet) -> 
     desk.controller.close()
 
 
+def test_a_pass_takes_back_what_the_mode_permits_no_more_also_from_hosts_that_do_not_ask(fleet: Fleet) -> None:
+    desk = queued_undelivered(fleet)
+    desk.commit({"policies/mode.yaml": mode("{mode: recommend}")})
+    desk.controller.reconcile(DEFAULT)
+    assert open_wishes(desk) == [("load", "void")]
+    desk.controller.close()
+
+
 def test_the_mode_is_read_again_when_issuing_even_before_the_next_pass(fleet: Fleet) -> None:
     """The commit was judged, no pass ran yet, and the host asks: nothing is granted."""
     desk = queued_undelivered(fleet)

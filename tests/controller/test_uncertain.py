@@ -22,7 +22,7 @@ from gridops.model.profile import Restart
 from gridops.model.snapshot import HostState, Residency, ResidencyState
 from gridops.protocol.messages import Inventory, Outcome, Transfer
 from gridops.protocol.outbox import new_outbox
-from tests.controller.fleet import Desk, Fleet
+from tests.controller.fleet import POLICIES, Desk, Fleet, profile
 from tests.controller.replayed import same
 from tests.controller.scripted_agent import _running
 from tests.controller.test_reconcile import WIDE, held, slow, started
@@ -76,6 +76,23 @@ def test_nothing_is_fetched_again_while_nobody_knows_what_became_of_the_fetch(fl
         desk.settle(4)
     assert [k for h, k, _ in desk.executed() if h == agent.host] == ["load"]
     assert f"nobody knows what became of load coder/1 on {agent.host} (gridops reconcile-outcome " in held(desk)
+    desk.controller.close()
+
+
+def test_what_nobody_knows_of_keeps_its_turn_from_others_in_a_pass_too(fleet: Fleet) -> None:
+    budgets = POLICIES["policies/budgets.yaml"].replace("concurrent: 4", "concurrent: 1")
+    desk = started(fleet, **{"policies/mode.yaml": WIDE, "policies/budgets.yaml": budgets})
+    slow(desk, "load")
+    desk.settle(4)
+    agent = next(a for a in desk.fleet.agents.values() if a.open)
+    agent.room.cached |= set(CROWD)
+    agent.finish("load", Outcome.UNKNOWN, "agent_fault")
+    desk.beat()
+    desk.commit({"profiles.d/other.yaml": profile("other", sha="9" * 64)})
+    desk.settle(4)
+    assert [k for _, k, _ in desk.executed()] == ["load"]
+    assert "other/1: load on" in held(desk)
+    assert "1 of 1 command under way" in held(desk)
     desk.controller.close()
 
 
