@@ -71,6 +71,12 @@ def test_polls_that_come_together_are_proved_by_the_words_of_all_of_them(fleet: 
     desk.controller.close()
 
 
+@pytest.mark.parametrize(("stale_ms", "more_ms"), [(300_000, 30_000), (90_000, 30_000), (15_000, 5_000)])
+def test_how_much_longer_that_is(stale_ms: int, more_ms: int) -> None:
+    """Half a minute (A-388); a third of the patience with hosts that are heard often."""
+    assert margin_ms(stale_ms) == more_ms
+
+
 @pytest.mark.parametrize(("late_ms", "goes"), [(-500, True), (500, False)])
 def test_who_serves_instead_must_be_good_for_longer_than_an_answer_takes(
     fleet: Fleet, late_ms: int, goes: bool
