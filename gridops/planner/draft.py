@@ -276,7 +276,8 @@ def _no_longer_fits(draft: Draft, incumbent: Incumbent) -> Incumbent | None:
         here_again = True  # on other devices, or with another config, it might stand there all the same
     if why is None:
         return None
-    cause = Cause(kind=kind, detail=why)
+    # It leaves where the plan has it: a host that was taken from us, whatever is wrong with the one where it runs.
+    cause = incumbent.cause if incumbent.released else Cause(kind=kind, detail=why)
     return incumbent._replace(verdict=Verdict.LEAVE, cause=cause, again=None, here_again=here_again)
 
 

@@ -42,7 +42,7 @@ def gather(world: World) -> tuple[Incumbent, ...]:
         cause = before.cause if before is not None else None
         found = judge(world, adopted._replace(cause=cause))
         # It leaves the host that is not ours any more, whatever is wrong with the one where it runs besides.
-        judged[adopted.replica] = found._replace(cause=cause) if cause is not None else found
+        judged[adopted.replica] = found._replace(cause=cause, released=True) if cause is not None else found
     return tuple(sorted(judged.values(), key=lambda i: (i.assignment.profile, replica_key(i.replica))))
 
 

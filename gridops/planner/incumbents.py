@@ -49,6 +49,8 @@ class Incumbent(NamedTuple):
     stuck: bool = False
     """Nobody can vouch for its process: its memory is held whatever is planned."""
     adopted: bool = False
+    released: bool = False
+    """The parent has it on a host that is not ours any more, and it was found here: its cause says so."""
     here_again: bool = False
     """Leaves its devices, not its host."""
     again: GivenUp | None = None

@@ -243,6 +243,17 @@ def test_who_leaves_an_expunged_host_for_where_it_still_runs_leaves_it_for_that(
     assert made.decisions[0].cause.kind is CauseKind.HOST_LOST
 
 
+def test_who_leaves_an_expunged_host_for_where_it_may_not_stay_leaves_it_for_that() -> None:
+    """There another one of it stands, as many as may; both stay, for want of another host."""
+    fleet = converged(profile("c", replicas=2, max_per_host=1), hosts=HOSTS[:2])
+    assert fleet.parent is not None
+    one, two = (running(a, fleet.parent) for a in fleet.parent.placement)
+    keys = tuple(HostKey(host=h.id, key="k", expunged=h.id == "bee") for h in HOSTS[:2])
+    made = fleet.but(keys=keys).reporting("ant", residencies=(one, two)).plan()
+    assert decisions(made) == ["move c/2 bee -> ant"]
+    assert made.decisions[0].cause.kind is CauseKind.HOST_LOST
+
+
 def test_a_failed_replica_moves_and_leaves_the_host_alone() -> None:
     fleet = converged(profile("c"))
     assert fleet.parent is not None
