@@ -57,6 +57,8 @@ class Stage(ABC):
         self.strikes = strikes = Strikes(options)
         self._look_ms = 0
         self._quiet: tuple[int, int] | None = None
+        self._waits_ms = 0
+        """So long what failed before the healing may still wait for its next attempt then: it doubles with each."""
         """Since when nothing has been left to do, and how many commands there were then."""
         around = HeadSurroundings(
             self.agenda,
@@ -117,6 +119,11 @@ class Stage(ABC):
         rested = self._until_rest(end_ms, until_step)
         if self.agenda.steps == until_step:
             return
+        if self._waits_ms > 0 and self.unsettled():
+            end_ms += self._waits_ms
+            rested = self._until_rest(end_ms, until_step)
+            if self.agenda.steps == until_step:
+                return
         left = self.unsettled()
         if left:
             raise Broken("L1", "; ".join(left))
@@ -187,6 +194,10 @@ class Stage(ABC):
         self.nemesis.heal(self.hosts, self.head)
         self.strikes.heal()
         self.calm_down()
+        controller = self.head.current
+        if controller is not None:
+            attempts = [a for host in controller.state.hosts.values() for a in host.attempts.values()]
+            self._waits_ms = max((a.wait_until_ms - controller.now() for a in attempts), default=0)
 
     def _at_rest(self) -> bool:
         """Everything stands, and for a while nobody has been told to do anything."""
